@@ -1,0 +1,11 @@
+//! `jetwheel devices`.
+
+use super::{Answer, Context};
+
+/// Arguments of `jetwheel devices`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {}
+
+pub(super) fn run(_arguments: &Arguments, _context: &mut Context) -> anyhow::Result<Answer> {
+    anyhow::bail!("not there yet")
+}

@@ -1,0 +1,11 @@
+//! `jetwheel inspect`.
+
+use super::{Answer, Context};
+
+/// Arguments of `jetwheel inspect`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {}
+
+pub(super) fn run(_arguments: &Arguments, _context: &mut Context) -> anyhow::Result<Answer> {
+    anyhow::bail!("not there yet")
+}

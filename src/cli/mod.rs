@@ -1,0 +1,202 @@
+//! The commands.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::policy::Policy;
+use crate::store::Store;
+
+mod add;
+mod advisories;
+mod config;
+mod console;
+mod detect;
+mod devices;
+mod explain;
+mod inspect;
+mod rebuild;
+mod resolve;
+mod serve;
+mod sync;
+mod verify;
+
+pub use config::Config;
+pub use console::Console;
+
+/// A wheel mirror and resolver for NVIDIA Jetson.
+#[derive(Debug, Parser)]
+#[command(name = "jetwheel", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// Data folder
+    #[arg(long, global = true, env = "JETWHEEL_DATA", default_value = "jetwheel-data", value_name = "DIR")]
+    pub data: PathBuf,
+    /// Configuration file
+    #[arg(long, global = true, env = "JETWHEEL_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folder with the site's own policy, read over the built-in tables
+    #[arg(long, global = true, value_name = "DIR")]
+    pub policies: Option<PathBuf>,
+    /// Form of the answer on standard output
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    pub format: Format,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Forms of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For scripts.
+    Json,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say what wheels, libraries, cubins and folders contain, and on which devices that runs
+    Inspect(inspect::Arguments),
+    /// List the device profiles, or show one
+    Devices(devices::Arguments),
+    /// Name the device profile of this machine
+    Detect(detect::Arguments),
+    /// Take local wheels into the store
+    Add(add::Arguments),
+    /// Fetch, verify, inspect and keep what the devices need
+    Sync(sync::Arguments),
+    /// Serve the mirror
+    Serve(serve::Arguments),
+    /// Say of every known file of a project whether it runs on a device, and why
+    Explain(explain::Arguments),
+    /// Find a consistent, hashed set of wheels for a device
+    Resolve(resolve::Arguments),
+    /// List the known-bad combinations in force
+    Advisories(advisories::Arguments),
+    /// Check every byte of the store
+    Verify(verify::Arguments),
+    /// Make the catalogue anew from the blobs and their sidecar files
+    Rebuild(rebuild::Arguments),
+}
+
+/// What a command answers; the exit code follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Done, or yes: exit code 0.
+    Yes,
+    /// The answer is no: refused, unsatisfiable, a check failed. Exit code 1.
+    No,
+}
+
+/// Wrong usage or configuration: exit code 2. Any other error is exit code 3.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// What every command has at hand.
+#[derive(Debug)]
+pub struct Context {
+    /// Where the command was given; relative paths start here.
+    pub cwd: PathBuf,
+    /// Data folder.
+    pub data: PathBuf,
+    /// The configuration file's values.
+    pub config: Config,
+    /// Form of the answer.
+    pub format: Format,
+    /// Where to write.
+    pub console: Console,
+    policies: Option<PathBuf>,
+    store: Option<Arc<Store>>,
+}
+
+impl Context {
+    /// Reads the configuration that a command line names.
+    pub fn new(cli: &Cli, cwd: PathBuf, console: Console, store: Option<Arc<Store>>) -> anyhow::Result<Self> {
+        let config = match &cli.config {
+            Some(file) => Config::read(&cwd.join(file))?,
+            None => Config::default(),
+        };
+        let policies = cli.policies.clone().or_else(|| config.policies.clone()).map(|dir| cwd.join(dir));
+        Ok(Self { data: cwd.join(&cli.data), cwd, config, format: cli.format, console, policies, store })
+    }
+
+    /// The store, opened at the first call.
+    pub fn store(&mut self) -> anyhow::Result<Arc<Store>> {
+        if let Some(store) = &self.store {
+            return Ok(Arc::clone(store));
+        }
+        let store = Arc::new(Store::open(&self.data)?);
+        self.store = Some(Arc::clone(&store));
+        Ok(store)
+    }
+
+    /// The policy in force: the built-in tables with the site's folder over them.
+    pub fn policy(&self) -> anyhow::Result<Policy> {
+        match &self.policies {
+            Some(dir) => load_policy(dir),
+            None => Ok(Policy::builtin()),
+        }
+    }
+
+    /// The site's policy folder, where there is one.
+    pub fn policies(&self) -> Option<&Path> {
+        self.policies.as_deref()
+    }
+
+    /// A path of the command line, made absolute.
+    pub fn path(&self, path: &Path) -> PathBuf {
+        self.cwd.join(path)
+    }
+}
+
+/// Reads a site's policy folder over the built-in tables.
+pub fn load_policy(dir: &Path) -> anyhow::Result<Policy> {
+    let mut files = Vec::new();
+    for (folder, prefix) in [(dir.to_owned(), ""), (dir.join("advisories"), "advisories/")] {
+        if !folder.is_dir() {
+            if prefix.is_empty() {
+                return Err(Usage(format!(
+                    "{}: no such folder; --policies names a folder",
+                    folder.display()
+                ))
+                .into());
+            }
+            continue;
+        }
+        let mut names = Vec::new();
+        for entry in fs_err::read_dir(&folder)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if Path::new(&name).extension().is_some_and(|extension| extension == "toml") {
+                names.push(name);
+            }
+        }
+        names.sort();
+        for name in names {
+            let text = fs_err::read_to_string(folder.join(&name)).context("policy file")?;
+            files.push((format!("{prefix}{name}"), text));
+        }
+    }
+    Policy::with_site(&files).map_err(|error| Usage(format!("{}/{error}", dir.display())).into())
+}
+
+/// Runs a command.
+pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
+    match command {
+        Command::Inspect(arguments) => inspect::run(&arguments, context),
+        Command::Devices(arguments) => devices::run(&arguments, context),
+        Command::Detect(arguments) => detect::run(&arguments, context),
+        Command::Add(arguments) => add::run(&arguments, context),
+        Command::Sync(arguments) => sync::run(&arguments, context),
+        Command::Serve(arguments) => serve::run(&arguments, context),
+        Command::Explain(arguments) => explain::run(&arguments, context),
+        Command::Resolve(arguments) => resolve::run(&arguments, context),
+        Command::Advisories(arguments) => advisories::run(&arguments, context),
+        Command::Verify(arguments) => verify::run(&arguments, context),
+        Command::Rebuild(arguments) => rebuild::run(&arguments, context),
+    }
+}

@@ -1,0 +1,11 @@
+//! `jetwheel rebuild`.
+
+use super::{Answer, Context};
+
+/// Arguments of `jetwheel rebuild`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {}
+
+pub(super) fn run(_arguments: &Arguments, _context: &mut Context) -> anyhow::Result<Answer> {
+    anyhow::bail!("not there yet")
+}

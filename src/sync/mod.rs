@@ -1,0 +1,1 @@
+//! One pass: plan, fetch, inspect, keep.

@@ -1,0 +1,21 @@
+//! Tests of behaviour: the real binary, real wheels in small, real clients.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends by a panic; helper functions are not seen as tests"
+)]
+
+mod support;
+
+mod cli;
+mod fatbin;
+mod files_api;
+mod hostile;
+mod pip_uv;
+mod policy;
+mod resolve;
+mod simple_api;
+mod store;
+mod sync;
+mod tidy;
+mod wheel;

@@ -1,0 +1,41 @@
+//! What the tests are written in: wheels from facts, the mirror as a process, an upstream.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A path below `tests/data`.
+pub(crate) fn data(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)
+}
+
+/// Builds wheels from specs of `tests/support/mkwheel.py` (one JSON object, or a list of them) into a folder.
+pub(crate) fn make_wheels(specs: &serde_json::Value, into: &Path) {
+    let spec = into.join("specs.json");
+    std::fs::write(&spec, specs.to_string()).unwrap();
+    python("tests/support/mkwheel.py", &[spec.as_os_str(), "-o".as_ref(), into.as_os_str()]);
+    std::fs::remove_file(&spec).unwrap();
+}
+
+/// Builds the small twins of surveyed wheels (`tests/data/golden/NAME.json`) into a folder.
+pub(crate) fn make_twins(names: &[&str], into: &Path) {
+    let facts: Vec<PathBuf> = names.iter().map(|name| data("golden").join(format!("{name}.json"))).collect();
+    let mut arguments: Vec<&std::ffi::OsStr> = facts.iter().map(|path| path.as_os_str()).collect();
+    arguments.extend(["-o".as_ref(), into.as_os_str()]);
+    python("tests/support/twin.py", &arguments);
+}
+
+fn python(script: &str, arguments: &[&std::ffi::OsStr]) {
+    let output = Command::new("python3")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
+        .args(arguments)
+        .output()
+        .expect("python3 is needed to build test wheels: install it, or run ./ci.sh test, which does");
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The binary under test, with an environment of its own.
+pub(crate) fn jetwheel(data_dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_jetwheel"));
+    command.arg("--data").arg(data_dir).env_remove("JETWHEEL_DATA").env_remove("PIP_FIND_LINKS");
+    command
+}
