@@ -20,6 +20,7 @@ mod devices;
 mod explain;
 mod forward;
 mod inspect;
+mod quickstart;
 mod rebuild;
 mod resolve;
 mod serve;
@@ -62,6 +63,8 @@ pub enum Format {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show the whole way once: wheels in, verdicts, mirror, pip on two devices
+    Quickstart(quickstart::Arguments),
     /// Say what wheels, libraries, cubins and folders contain, and on which devices that runs
     Inspect(inspect::Arguments),
     /// List the device profiles, or show one
@@ -148,6 +151,11 @@ impl Context {
         Ok(store)
     }
 
+    /// Gives the store back, so that another process can open it.
+    pub fn close_store(&mut self) {
+        self.store = None;
+    }
+
     /// The policy in force: the built-in tables with the site's folder over them.
     pub fn policy(&self) -> anyhow::Result<Policy> {
         match &self.policies {
@@ -200,6 +208,7 @@ pub fn load_policy(dir: &Path) -> anyhow::Result<Policy> {
 /// Runs a command.
 pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
     match command {
+        Command::Quickstart(arguments) => quickstart::run(&arguments, context),
         Command::Inspect(arguments) => inspect::run(&arguments, context),
         Command::Devices(arguments) => devices::run(&arguments, context),
         Command::Detect(arguments) => detect::run(&arguments, context),
