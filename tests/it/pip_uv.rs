@@ -58,7 +58,7 @@ fn check(mirror: &Mirror, device: &str, target: Target, requirement: &str, wheel
             None => assert_finds_nothing(&fetched),
         }
     }
-    let installed = Uv.install(&index, target, requirement);
+    let installed = Uv::install(&index, target, requirement);
     match wheel {
         Some(wheel) => {
             let mut parts = wheel.splitn(3, '-');
@@ -128,7 +128,7 @@ fn straight_from_devpi_every_client_takes_the_cpu_build_and_the_one_without_code
         for pip in [Pip::v20_0_2(), Pip::v22_0_2(), Pip::newest()] {
             assert_fetches(&pip.download(&index, JETPACK_6, project), wheel);
         }
-        assert_fetches(&Uv.install(&index, JETPACK_6, project), info);
+        assert_fetches(&Uv::install(&index, JETPACK_6, project), info);
     }
 }
 
@@ -167,7 +167,7 @@ fn each_device_gets_from_a_devpi_what_runs_on_it_and_nothing_else() {
 
     let mirror = Mirror::serving(&data);
     check_both_devices(&mirror);
-    devpi.stop();
+    drop(devpi);
     check_both_devices(&mirror);
     drop(mirror);
 

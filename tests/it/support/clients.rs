@@ -141,7 +141,7 @@ pub(crate) struct Uv;
 
 impl Uv {
     /// `uv pip install --no-deps --target` of one requirement for another machine, from one index alone.
-    pub(crate) fn install(self, index_url: &str, target: Target, requirement: &str) -> Fetched {
+    pub(crate) fn install(index_url: &str, target: Target, requirement: &str) -> Fetched {
         let folder = tempfile::tempdir().unwrap();
         let mut command = clean(&client_program("uv", "uv"), folder.path());
         command.args(["pip", "install", "--no-deps", "--no-cache", "--no-config", "--only-binary", ":all:"]);

@@ -73,9 +73,6 @@ impl Devpi {
         }
     }
 
-    /// Stops the server; what it held is gone.
-    pub(crate) fn stop(self) {}
-
     fn ask(&self, arguments: &[&str], path: &str) {
         let url = format!("http://127.0.0.1:{}/{path}", self.port);
         let login = format!("root:{PASSWORD}");
