@@ -169,7 +169,9 @@ pub fn resolve<I: Index>(
     let known = Known::new(index, target, request.limits);
     match solve(&known, &asked)? {
         Ok(resolution) => Ok(resolution),
-        Err(derivation) => Err(Failure::Unsatisfiable(Box::new(report::explain(&known, &asked, &derivation)?))),
+        Err(derivation) => {
+            Err(Failure::Unsatisfiable(Box::new(report::explain(&known, &asked, &derivation)?)))
+        }
     }
 }
 
