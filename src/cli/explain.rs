@@ -1,11 +1,149 @@
 //! `jetwheel explain`.
 
-use super::{Answer, Context};
+use std::fmt::Write as _;
+
+use pep508_rs::{Requirement, VersionOrUrl};
+
+use super::{Answer, Context, Format, Usage};
+use crate::policy::{Candidate, ExplainedFile, Explanation, code_name, explain, judge};
+use crate::server::state::nearest;
+use crate::wheel::ProjectName;
 
 /// Arguments of `jetwheel explain`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+#[command(after_help = "\
+Examples:
+  jetwheel explain torch --device orin-jp6.2
+  jetwheel explain 'torch>=2.5,<2.9' --device orin-jp6.2
+  jetwheel explain torchvision --device thor-jp7.0 --format json
 
-pub(super) fn run(_arguments: &Arguments, _context: &mut Context) -> anyhow::Result<Answer> {
-    anyhow::bail!("not there yet")
+Exit code 1: no known file of the project fits the device and the requirement.")]
+pub struct Arguments {
+    /// A project, or a requirement such as 'torch>=2.5'
+    #[arg(value_name = "REQUIREMENT")]
+    requirement: String,
+    /// Id of the device profile
+    #[arg(long, value_name = "ID")]
+    device: String,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
+    let requirement: Requirement = arguments
+        .requirement
+        .parse()
+        .map_err(|error| Usage(format!("{:?} is no requirement: {error}", arguments.requirement)))?;
+    let wanted = match requirement.version_or_url {
+        None => None,
+        Some(VersionOrUrl::VersionSpecifier(specifiers)) => Some(specifiers),
+        Some(VersionOrUrl::Url(_)) => {
+            return Err(Usage(
+                "explain takes a project with versions, not a URL: inspect reads a file".to_owned(),
+            )
+            .into());
+        }
+    };
+    let project: ProjectName = requirement.name.to_string().parse()?;
+    let policy = context.policy()?;
+    let Some(device) = policy.device(&arguments.device) else {
+        let nearest = policy.nearest(&arguments.device).join(", ");
+        let hint = if nearest.is_empty() {
+            String::new()
+        } else {
+            format!("; the nearest known ones are {nearest}")
+        };
+        return Err(Usage(format!("there is no device {:?}{hint}", arguments.device)).into());
+    };
+    let store = context.store()?;
+    let candidates: Vec<Candidate> = store
+        .rows(&project)?
+        .into_iter()
+        .map(|row| {
+            let judgement = judge(&row.facts, device, &policy);
+            let listed = policy.lists(&project, judgement.verdict);
+            Candidate { facts: row.facts, held: row.held, judgement, listed }
+        })
+        .collect();
+    if candidates.is_empty() {
+        let nearest = nearest(project.as_str(), &store.projects(false)?).join(", ");
+        let hint = if nearest.is_empty() {
+            String::new()
+        } else {
+            format!("; the nearest known ones are {nearest}")
+        };
+        context.console.say(format_args!("the store knows no file of {project}{hint}"))?;
+    }
+    let explanation = explain(&project, &device.id, &candidates, wanted.as_ref());
+    match context.format {
+        Format::Json => context.console.print_json(&explanation)?,
+        Format::Text => context.console.print(text(&explanation, context.console.width))?,
+    }
+    let any = explanation.files.iter().any(|file| file.listed);
+    Ok(if any { Answer::Yes } else { Answer::No })
+}
+
+/// Widths of the columns beside that of the file name: the longest verdict, and the longest code.
+const VERDICT: usize = 9;
+const CODE: usize = 23;
+
+/// The table of all files, then the reasons and notes of each in full.
+fn text(explanation: &Explanation, width: usize) -> String {
+    let files = &explanation.files;
+    let version = files.iter().map(|file| file.version.chars().count()).max().unwrap_or(0).clamp(7, 24);
+    let room =
+        width.saturating_sub(version.saturating_add(VERDICT).saturating_add(CODE).saturating_add(6)).max(16);
+    let name = files.iter().map(|file| file.file.chars().count()).max().unwrap_or(0).clamp(4, room);
+    let mut out = String::new();
+    if files.is_empty() {
+        return out;
+    }
+    let mut row = |columns: [&str; 4]| {
+        let [first, second, third, fourth] = columns;
+        let line = format!(
+            "{:version$}  {:name$}  {third:VERDICT$}  {fourth}",
+            cut(first, version),
+            cut(second, name)
+        );
+        out.push_str(line.trim_end());
+        out.push('\n');
+    };
+    row(["version", "file", "verdict", "first reason"]);
+    for file in files {
+        let code = file.reasons.first().map(|reason| code_name(&reason.code)).unwrap_or_default();
+        row([&file.version, &file.file, &file.verdict.to_string(), &code]);
+    }
+    for file in files {
+        out.push_str(&details(file));
+    }
+    out
+}
+
+/// The reasons and notes of one file; a remedy that several reasons share is given once.
+fn details(file: &ExplainedFile) -> String {
+    let mut out = String::new();
+    if file.reasons.is_empty() && file.notes.is_empty() {
+        return out;
+    }
+    let _infallible = writeln!(out, "\n{}", file.file);
+    let mut said = "";
+    for (index, reason) in file.reasons.iter().enumerate() {
+        let member = reason.member.as_ref().map(|member| format!("{member}: ")).unwrap_or_default();
+        let _infallible = writeln!(out, "  {}: {member}{}", code_name(&reason.code), reason.text);
+        let next = file.reasons.get(index.saturating_add(1)).map(|reason| reason.remedy.as_str());
+        if !reason.remedy.is_empty() && reason.remedy != said && next != Some(&reason.remedy) {
+            let _infallible = writeln!(out, "    {}", reason.remedy);
+            said = &reason.remedy;
+        }
+    }
+    for note in &file.notes {
+        let _infallible = writeln!(out, "  note {}: {}", code_name(&note.code), note.text);
+    }
+    out
+}
+
+/// A text cut to a width, with a mark where something is missing.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }

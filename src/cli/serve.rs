@@ -1,11 +1,69 @@
 //! `jetwheel serve`.
 
-use super::{Answer, Context};
+use std::net::{SocketAddr, ToSocketAddrs as _};
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Answer, Context, Usage, load_policy};
+use crate::server::{Limits, PolicySource, Server};
+
+/// Where the mirror listens unless it is told otherwise: only this machine reaches it.
+const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 
 /// Arguments of `jetwheel serve`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+#[command(after_help = "\
+Examples:
+  jetwheel serve
+  jetwheel serve --listen 0.0.0.0:8080
+  pip install --index-url http://127.0.0.1:8080/orin-jp6.2/simple/ torch
 
-pub(super) fn run(_arguments: &Arguments, _context: &mut Context) -> anyhow::Result<Answer> {
-    anyhow::bail!("not there yet")
+SIGTERM and SIGINT stop it: requests in flight may end, for 30 seconds at most. A change in the policy
+folder takes effect at the next request; one that cannot be used is logged, and shown by /readyz.")]
+pub struct Arguments {
+    /// Address and port to listen on [default: 127.0.0.1:8080]; port 0 takes any free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<String>,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
+    let text = arguments.listen.as_ref().or(context.config.listen.as_ref());
+    let listen = address(text.map_or(DEFAULT_LISTEN, String::as_str))?;
+    let policies = match context.policies() {
+        None => PolicySource::fixed(context.policy()?),
+        Some(dir) => {
+            let load = |dir: &std::path::Path| load_policy(dir).map_err(|error| format!("{error:#}"));
+            PolicySource::folder(dir.to_owned(), Box::new(load)).map_err(Usage)?
+        }
+    };
+    let store = context.store()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // Before the address is announced: a signal that comes at once must stop it as well.
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let server = Server::bind(listen, store, policies, Limits::default())
+            .await
+            .with_context(|| format!("cannot listen on {listen}"))?;
+        context.console.say(format_args!("listening on http://{}/", server.address()?))?;
+        context.console.flush()?;
+        server
+            .run(async {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            })
+            .await;
+        Ok(Answer::Yes)
+    })
+}
+
+/// Reads `ADDR:PORT`, where the address may be a name.
+fn address(text: &str) -> anyhow::Result<SocketAddr> {
+    let mut found = text.to_socket_addrs().map_err(|error| {
+        Usage(format!("--listen takes ADDR:PORT, such as {DEFAULT_LISTEN}; {text:?}: {error}"))
+    })?;
+    found.next().ok_or_else(|| Usage(format!("--listen {text:?}: the name has no address")).into())
 }

@@ -1,9 +1,11 @@
 //! Device profiles, and which wheels run on which: facts × profile × policy = verdict.
 
 mod device;
+mod explain;
 mod verdict;
 
 pub use device::{DeviceProfile, NotAVersion, Stack, Version};
+pub use explain::{Candidate, ExplainedFile, Explanation, code_name, explain};
 pub use verdict::{Code, Judgement, Note, NoteCode, Reason, Verdict};
 
 use crate::wheel::{Facts, ProjectName, WheelFilename};

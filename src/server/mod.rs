@@ -1,1 +1,172 @@
-//! The mirror over HTTP.
+//! The mirror over HTTP: accept, time out, shut down.
+//!
+//! `docs/HTTP.md` says what each route answers. Only [`router`] sees a request; handlers take parsed values and return a
+//! [`reply::Reply`] or a [`refusal::Refusal`].
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::store::Store;
+
+mod accept;
+mod body;
+mod explain;
+mod files;
+mod health;
+mod in_force;
+mod log;
+mod lru;
+mod pages;
+mod path;
+mod range;
+mod refusal;
+mod reply;
+mod router;
+mod simple;
+pub(crate) mod state;
+mod watched;
+
+pub use in_force::{Load, PolicySource};
+
+/// What bounds the clients.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Connections at once. Further ones wait in the kernel's queue.
+    pub connections: usize,
+    /// How long a request's head may take, and how long a connection may wait for the next request.
+    pub head: Duration,
+    /// How long nothing may move on a connection, in either direction, whatever it is waiting for.
+    pub stall: Duration,
+    /// How long requests in flight may take to end after the server was told to stop.
+    pub stop: Duration,
+}
+
+impl Default for Limits {
+    /// 400 connections are one socket and one file each, which fits the usual limit of 1,024 open files. pip and uv keep a
+    /// connection for seconds; a stall of a minute is past what a slow disk on a device causes.
+    fn default() -> Self {
+        Self {
+            connections: 400,
+            head: Duration::from_secs(30),
+            stall: Duration::from_secs(60),
+            stop: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The most bytes of a request's head; the longest of a real client has below 1 KiB. hyper takes no less than 8 KiB.
+const HEAD_SIZE: usize = 32 << 10;
+
+/// The most fields of a request's head.
+const HEAD_FIELDS: usize = 64;
+
+/// The most requests at once on one HTTP/2 connection.
+const STREAMS: u32 = 64;
+
+/// How long accepting pauses after it failed, which it does when no file descriptor is left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A server that is bound to its address.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    state: Arc<state::State>,
+    limits: Limits,
+}
+
+impl Server {
+    /// Binds an address. Nothing of the store is read before the first request needs it.
+    pub async fn bind(
+        listen: SocketAddr,
+        store: Arc<Store>,
+        policies: PolicySource,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(listen).await?;
+        Ok(Self { listener, state: Arc::new(state::State::new(store, policies)), limits })
+    }
+
+    /// The address, with the real port where 0 was asked for.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is ready; then takes no more connections and lets requests in flight end, for a bounded time.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { listener, state, limits } = self;
+        let builder = Arc::new(builder(&limits));
+        let graceful = GracefulShutdown::new();
+        let places = Arc::new(Semaphore::new(limits.connections));
+        let accept = async {
+            loop {
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+                let (stream, from) = match listener.accept().await {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                        continue;
+                    }
+                };
+                let (builder, state, watcher) =
+                    (Arc::clone(&builder), Arc::clone(&state), graceful.watcher());
+                tokio::spawn(async move {
+                    let service = service_fn(move |request| {
+                        let state = Arc::clone(&state);
+                        async move {
+                            Ok::<_, std::convert::Infallible>(router::respond(state, request, from).await)
+                        }
+                    });
+                    let connection =
+                        builder.serve_connection(watch(stream, limits.stall), service).into_owned();
+                    if let Err(error) = watcher.watch(connection).await {
+                        tracing::debug!(%error, %from, "a connection ended badly");
+                    }
+                    drop(place);
+                });
+            }
+        };
+        tokio::select! {
+            () = accept => {}
+            () = stop => {}
+        }
+        drop(listener);
+        let open = graceful.count();
+        tracing::info!(open_connections = open, "stopping");
+        if tokio::time::timeout(limits.stop, graceful.shutdown()).await.is_err() {
+            tracing::warn!(limit_s = limits.stop.as_secs(), "requests in flight did not end in time");
+        }
+    }
+}
+
+fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(HEAD_SIZE)
+        .max_headers(HEAD_FIELDS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(u32::try_from(HEAD_SIZE).unwrap_or(u32::MAX));
+    builder
+}
+
+fn watch(stream: TcpStream, stall: Duration) -> TokioIo<watched::Watched> {
+    // Answers are written whole; waiting for more to send would only delay them.
+    let _only_slower_without = stream.set_nodelay(true);
+    TokioIo::new(watched::Watched::new(stream, stall))
+}

@@ -1,0 +1,213 @@
+//! Wheels and their core metadata, byte for byte.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{StatusCode, header};
+
+use super::body::FileBody;
+use super::in_force::InForce;
+use super::range::{self, Span};
+use super::refusal::{NotForDevice, Refusal};
+use super::reply::Reply;
+use super::state::State;
+use crate::digest::Sha256;
+use crate::policy::{DeviceProfile, judge};
+use crate::store::Row;
+use crate::wheel::ProjectName;
+
+/// The bytes behind a digest never change.
+const FILE_CACHING: &str = "max-age=365000000, immutable";
+
+/// The type of a wheel. Not that of a zip: some proxies and browsers unpack those.
+const WHEEL_TYPE: &str = "application/octet-stream";
+
+/// What of a request's headers a file goes by.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub(super) range: Option<String>,
+    pub(super) if_range: Option<String>,
+    pub(super) if_none_match: Option<String>,
+}
+
+/// What is kept of a file that was asked for: all that an answer needs, so that a range costs no look at the catalogue.
+#[derive(Debug)]
+pub(super) struct KnownFile {
+    project: ProjectName,
+    /// Revision of the project's rows, and generation of the policy, from which this was made.
+    made_from: (u64, u64),
+    filename: String,
+    size: u64,
+    blob: PathBuf,
+    held: bool,
+    refused: Option<NotForDevice>,
+}
+
+/// `GET /{device}/files/{sha256}/{filename}`: the wheel as it was fetched, or a piece of it.
+pub(super) async fn wheel(
+    state: &Arc<State>,
+    in_force: &Arc<InForce>,
+    device: &str,
+    sha256: Sha256,
+    filename: String,
+    asked: Asked,
+) -> Result<Reply, Refusal> {
+    let file = admitted(state, in_force, device, sha256, &filename).await?;
+    let etag = format!("\"{sha256}\"");
+    if range::names(asked.if_none_match.as_deref(), &etag) {
+        return Ok(with_headers(Reply::empty(StatusCode::NOT_MODIFIED), &etag));
+    }
+    let (status, start, end) = span(&asked, &etag, file.size)?;
+    let size = file.size;
+    let body = state.blocking(move |_| open(&file, start, end)).await?;
+    let mut reply = Reply::file(WHEEL_TYPE, body);
+    reply.status = status;
+    if status == StatusCode::PARTIAL_CONTENT {
+        reply.set(header::CONTENT_RANGE, &format!("bytes {start}-{}/{size}", end.saturating_sub(1)));
+    }
+    Ok(with_headers(reply, &etag))
+}
+
+/// `GET /{device}/files/{sha256}/{filename}.metadata`: the METADATA member of the wheel (PEP 658, PEP 714).
+pub(super) async fn metadata(
+    state: &Arc<State>,
+    in_force: &Arc<InForce>,
+    device: &str,
+    sha256: Sha256,
+    filename: String,
+    asked: Asked,
+) -> Result<Reply, Refusal> {
+    let file = admitted(state, in_force, device, sha256, &filename).await?;
+    let bytes = state.blocking(move |state| Ok(state.store.metadata(&sha256)?)).await?;
+    let Some(bytes) = bytes.map(Bytes::from) else {
+        return Err(Refusal::NotHeld {
+            file: file.filename.clone(),
+            why: "its metadata is missing from the store",
+        });
+    };
+    // One wheel has one METADATA: the digest of the wheel tags it as well.
+    let etag = format!("\"{sha256}-metadata\"");
+    if range::names(asked.if_none_match.as_deref(), &etag) {
+        return Ok(with_headers(Reply::empty(StatusCode::NOT_MODIFIED), &etag));
+    }
+    let size = bytes.len() as u64;
+    let (status, start, end) = span(&asked, &etag, size)?;
+    let place = |at: u64| usize::try_from(at).unwrap_or(bytes.len()).min(bytes.len());
+    let mut reply = Reply::bytes(WHEEL_TYPE, bytes.slice(place(start)..place(end)));
+    reply.status = status;
+    if status == StatusCode::PARTIAL_CONTENT {
+        reply.set(header::CONTENT_RANGE, &format!("bytes {start}-{}/{size}", end.saturating_sub(1)));
+    }
+    Ok(with_headers(reply, &etag))
+}
+
+fn with_headers(mut reply: Reply, etag: &str) -> Reply {
+    reply.set(header::ETAG, etag);
+    reply.set(header::CACHE_CONTROL, FILE_CACHING);
+    reply.set(header::ACCEPT_RANGES, "bytes");
+    reply.set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    reply
+}
+
+/// Which part is answered, with which status.
+fn span(asked: &Asked, etag: &str, size: u64) -> Result<(StatusCode, u64, u64), Refusal> {
+    let range = asked.range.as_deref().filter(|_| range::same(asked.if_range.as_deref(), etag));
+    match range::span(range, size) {
+        Span::Whole => Ok((StatusCode::OK, 0, size)),
+        Span::Part(start, end) => Ok((StatusCode::PARTIAL_CONTENT, start, end)),
+        Span::Outside => Err(Refusal::OutsideFile { size }),
+    }
+}
+
+/// The file of that digest and name, if the device may have it: asked anew at every request, for the policy may have changed.
+async fn admitted(
+    state: &Arc<State>,
+    in_force: &Arc<InForce>,
+    device: &str,
+    sha256: Sha256,
+    filename: &str,
+) -> Result<Arc<KnownFile>, Refusal> {
+    let profile = in_force.device(device)?;
+    let key = (profile.id.clone(), sha256);
+    let fresh = |file: &Arc<KnownFile>| {
+        file.made_from == (state.store.project_revision(&file.project), in_force.generation)
+    };
+    let file = match state.files.find(&key).filter(fresh) {
+        Some(file) => file,
+        None => {
+            let in_force = Arc::clone(in_force);
+            state.blocking(move |state| look_up(state, &in_force, key)).await?
+        }
+    };
+    if file.filename != filename {
+        return Err(Refusal::NoSuchFile);
+    }
+    if let Some(why) = &file.refused {
+        return Err(Refusal::NotForDevice(Box::new(why.clone())));
+    }
+    if !file.held {
+        return Err(Refusal::NotHeld {
+            file: file.filename.clone(),
+            why: "its bytes are not held here; a sync fetches them",
+        });
+    }
+    Ok(file)
+}
+
+/// Looks the file up in the catalogue and judges it. Blocks.
+fn look_up(state: &State, in_force: &InForce, key: (String, Sha256)) -> Result<Arc<KnownFile>, Refusal> {
+    let (device, sha256) = &key;
+    let device = in_force.device(device)?;
+    let Some(first) = state.store.row(sha256)? else { return Err(Refusal::NoSuchFile) };
+    let Some(project) = first.facts.project.clone() else { return Err(Refusal::NoSuchFile) };
+    // The revision is read before the row that is kept: a change in between makes this out of date, never stale.
+    let made_from = (state.store.project_revision(&project), in_force.generation);
+    let Some(row) = state.store.row(sha256)? else { return Err(Refusal::NoSuchFile) };
+    let refused = refusal(&row, &project, device, in_force);
+    let file = Arc::new(KnownFile {
+        made_from,
+        filename: row.facts.file.clone(),
+        size: row.facts.size,
+        blob: state.store.blob(sha256),
+        held: row.held,
+        refused,
+        project,
+    });
+    let texts = file.refused.as_ref().map_or(0, |why| why.text.len().saturating_add(why.phrase.len()));
+    state.files.keep(key, Arc::clone(&file), texts.saturating_add(600));
+    Ok(file)
+}
+
+fn refusal(
+    row: &Row,
+    project: &ProjectName,
+    device: &DeviceProfile,
+    in_force: &InForce,
+) -> Option<NotForDevice> {
+    let judgement = judge(&row.facts, device, &in_force.policy);
+    let listed = in_force.policy.lists(project, judgement.verdict);
+    (!listed).then(|| NotForDevice::new(&row.facts.file, &device.id, &judgement))
+}
+
+/// Opens the blob, and refuses it before any header is sent if it is not as long as it was. Blocks.
+fn open(file: &KnownFile, start: u64, end: u64) -> Result<FileBody, Refusal> {
+    let lost = |why: &'static str| Err(Refusal::NotHeld { file: file.filename.clone(), why });
+    let blob = match fs_err::File::open(&file.blob) {
+        Ok(blob) => blob.into_file(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            tracing::error!(file = file.filename, blob = ?file.blob, "a blob is lost: verify and sync repair it");
+            return lost("its bytes are lost from the store");
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let length = blob.metadata()?.len();
+    if length != file.size {
+        tracing::error!(
+            file = file.filename, blob = ?file.blob, length_bytes = length, expected_bytes = file.size,
+            "a blob is damaged: verify and sync repair it"
+        );
+        return lost("its bytes are damaged in the store");
+    }
+    Ok(FileBody::new(blob, start, end))
+}

@@ -1,0 +1,174 @@
+//! The policy in force: that of the site's folder as it is now.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use crate::policy::Policy;
+
+/// The most files of a policy folder that are watched.
+const MOST_FILES: usize = 4096;
+
+/// How coarse a file system's clock may be. Files that changed less than this before they were read are read again, since a
+/// second change could have left no mark.
+const COARSE: Duration = Duration::from_millis(100);
+
+/// Reads a policy folder; an error is a sentence.
+pub type Load = Box<dyn Fn(&Path) -> Result<Policy, String> + Send + Sync>;
+
+/// Where the policy comes from.
+pub struct PolicySource {
+    folder: Option<(PathBuf, Load)>,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    in_force: Arc<InForce>,
+    mark: Mark,
+}
+
+/// A policy, and which one it is.
+#[derive(Debug)]
+pub(super) struct InForce {
+    /// The policy.
+    pub(super) policy: Policy,
+    /// Grows with every policy.
+    pub(super) generation: u64,
+    /// Why the folder, as it is now, cannot be used; the policy is then the last one that could.
+    pub(super) broken: Option<String>,
+}
+
+/// What a policy folder looks like from outside.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Mark {
+    files: Vec<(PathBuf, u64, u64, i64, i64, i64)>,
+    /// Whether a file had just changed when the folder was read.
+    fresh: bool,
+}
+
+impl fmt::Debug for PolicySource {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "PolicySource {{ folder: {:?} }}", self.folder.as_ref().map(|(dir, _)| dir))
+    }
+}
+
+impl PolicySource {
+    /// A policy that never changes.
+    pub fn fixed(policy: Policy) -> Self {
+        Self { folder: None, current: Mutex::new(Current::first(policy, Mark::default())) }
+    }
+
+    /// The policy of a folder, read anew whenever a file in it changes.
+    pub fn folder(dir: PathBuf, load: Load) -> Result<Self, String> {
+        let mark = Mark::of(&dir);
+        let policy = load(&dir)?;
+        Ok(Self { folder: Some((dir, load)), current: Mutex::new(Current::first(policy, mark)) })
+    }
+
+    /// Whether a look at the current policy may touch the disk.
+    pub(super) const fn blocks(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// The policy as of now. Looks at the folder, so that an edit takes effect at the next request; an edit that cannot be
+    /// used is logged once, and leaves the last good policy in force.
+    pub(super) fn in_force(&self) -> Arc<InForce> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((dir, load)) = &self.folder {
+            let mark = Mark::of(dir);
+            if current.mark.fresh || mark.files != current.mark.files {
+                current.change(load(dir), mark);
+            }
+        }
+        Arc::clone(&current.in_force)
+    }
+}
+
+impl Current {
+    fn first(policy: Policy, mark: Mark) -> Self {
+        Self { in_force: Arc::new(InForce { policy, generation: 0, broken: None }), mark }
+    }
+
+    fn change(&mut self, loaded: Result<Policy, String>, mark: Mark) {
+        let generation = self.in_force.generation.saturating_add(1);
+        self.mark = mark;
+        self.in_force = Arc::new(match loaded {
+            Ok(policy) => {
+                tracing::info!(generation, "the policy folder changed: its policy is in force");
+                InForce { policy, generation, broken: None }
+            }
+            Err(error) => {
+                if self.in_force.broken.as_ref() != Some(&error) {
+                    tracing::error!(
+                        error,
+                        "the policy folder cannot be used: the last good policy stays in force"
+                    );
+                }
+                InForce { policy: self.in_force.policy.clone(), generation, broken: Some(error) }
+            }
+        });
+    }
+}
+
+impl Mark {
+    /// Never fails: a folder that cannot be read is a mark of its own, and reading it says why.
+    fn of(dir: &Path) -> Self {
+        let mut mark = Self::default();
+        let now = SystemTime::now();
+        for folder in [dir.to_owned(), dir.join("advisories")] {
+            let Ok(entries) = fs_err::read_dir(&folder) else { continue };
+            for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+                if mark.files.len() < MOST_FILES
+                    && path.extension().is_some_and(|extension| extension == "toml")
+                {
+                    let Ok((line, changed)) = look(&path) else { continue };
+                    mark.fresh |= now.duration_since(changed).is_ok_and(|age| age < COARSE);
+                    mark.files.push(line);
+                }
+            }
+        }
+        mark.files.sort();
+        mark
+    }
+}
+
+type Line = (PathBuf, u64, u64, i64, i64, i64);
+
+fn look(path: &Path) -> io::Result<(Line, SystemTime)> {
+    let metadata = fs_err::metadata(path)?;
+    let changed = metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec());
+    let since_epoch = Duration::from_nanos(u64::try_from(changed).unwrap_or(0));
+    let line =
+        (path.to_owned(), metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec(), changed);
+    Ok((line, SystemTime::UNIX_EPOCH.checked_add(since_epoch).unwrap_or(SystemTime::UNIX_EPOCH)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_is_in_force_at_the_next_look_and_a_broken_one_never() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("rules.toml");
+        fs_err::write(&file, "one").unwrap();
+        let load: Load = Box::new(|dir| match fs_err::read_to_string(dir.join("rules.toml")) {
+            Ok(text) if text == "bad" => Err("rules.toml: bad".to_owned()),
+            Ok(_) => Ok(Policy::default()),
+            Err(error) => Err(error.to_string()),
+        });
+        let source = PolicySource::folder(dir.path().to_owned(), load).unwrap();
+        let first = source.in_force().generation;
+        // The same length, and within the same tick of a coarse clock.
+        fs_err::write(&file, "two").unwrap();
+        let second = source.in_force();
+        assert!(second.generation > first && second.broken.is_none());
+        fs_err::write(&file, "bad").unwrap();
+        assert_eq!(source.in_force().broken.as_deref(), Some("rules.toml: bad"));
+        fs_err::write(&file, "six").unwrap();
+        assert_eq!(source.in_force().broken, None);
+    }
+}

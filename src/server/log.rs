@@ -1,0 +1,91 @@
+//! The access log: one line for each request, when its answer has been sent or given up.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use hyper::body::{Body as _, Frame, SizeHint};
+
+use super::body::Body;
+
+/// The longest path in a line, in characters.
+const LONGEST_PATH: usize = 512;
+
+/// What is known of a request when it arrives.
+#[derive(Debug)]
+pub(super) struct Line {
+    method: Method,
+    path: String,
+    from: SocketAddr,
+    began: Instant,
+}
+
+impl Line {
+    /// Begins the line of a request. The path loses its query, which may hold secrets, and cannot forge a line: control
+    /// characters are escaped when it is written.
+    pub(super) fn begin(method: Method, path: &str, from: SocketAddr) -> Self {
+        Self { method, path: path.chars().take(LONGEST_PATH).collect(), from, began: Instant::now() }
+    }
+}
+
+/// A body whose end, whatever it is, writes the line.
+#[derive(Debug)]
+pub(super) struct Logged {
+    body: Body,
+    line: Line,
+    status: StatusCode,
+    sent: u64,
+}
+
+impl Logged {
+    pub(super) const fn new(body: Body, line: Line, status: StatusCode) -> Self {
+        Self { body, line, status, sent: 0 }
+    }
+}
+
+impl hyper::body::Body for Logged {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            self.sent = self.sent.saturating_add(length as u64);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        let Line { method, path, from, began } = &self.line;
+        let unsent = self.body.size_hint().exact().unwrap_or(0);
+        let elapsed_ms = began.elapsed().as_secs_f64() * 1000.0;
+        tracing::info!(
+            %method,
+            ?path,
+            status = self.status.as_u16(),
+            sent_bytes = self.sent,
+            unsent_bytes = unsent,
+            elapsed_ms = format_args!("{elapsed_ms:.2}"),
+            %from,
+            "request"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Paths to routes: the only place that takes a URL apart.
+
+use percent_encoding::percent_decode_str;
+
+use super::refusal::Refusal;
+use crate::digest::Sha256;
+use crate::wheel::ProjectName;
+
+/// The longest path that is looked at, in bytes. The longest real one, a vendor's torch with its digest, has some 250.
+const LONGEST: usize = 2048;
+
+/// What a path asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Route {
+    /// `/`
+    Home,
+    /// `/healthz`
+    Health,
+    /// `/readyz`
+    Ready,
+    /// `/{device}/simple/`
+    Projects { device: String },
+    /// `/{device}/simple/{project}/`
+    Project { device: String, project: ProjectName },
+    /// `/{device}/files/{sha256}/{filename}`
+    Wheel { device: String, sha256: Sha256, filename: String },
+    /// `/{device}/files/{sha256}/{filename}.metadata`
+    Metadata { device: String, sha256: Sha256, filename: String },
+    /// `/{device}/explain/{project}`
+    Explain { device: String, project: ProjectName },
+    /// A spelling of another path, as a relative reference without a query.
+    Moved(String),
+}
+
+/// Reads a raw path, without its query.
+///
+/// Each segment is decoded once. A segment that decodes to a separator, to a dot segment or to a control character is
+/// refused, so that no handler ever sees one; `+` stays `+`.
+pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
+    if path.len() > LONGEST {
+        return Err(Refusal::Malformed("the path is too long".to_owned()));
+    }
+    let Some(rest) = path.strip_prefix('/') else { return Err(Refusal::NoSuchPage) };
+    let segments = rest.split('/').map(decode).collect::<Result<Vec<String>, Refusal>>()?;
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    match *segments {
+        [""] => Ok(Route::Home),
+        ["healthz"] => Ok(Route::Health),
+        ["readyz"] => Ok(Route::Ready),
+        ["", ..] => Err(Refusal::NoSuchPage),
+        [_, "simple"] => Ok(Route::Moved("simple/".to_owned())),
+        [device, "simple", ""] => Ok(Route::Projects { device: device.to_owned() }),
+        [_, "simple", name] => Ok(Route::Moved(format!("{}/", project(name)?))),
+        [device, "simple", name, ""] => {
+            let project = project(name)?;
+            if project.as_str() == name {
+                Ok(Route::Project { device: device.to_owned(), project })
+            } else {
+                Ok(Route::Moved(format!("../{project}/")))
+            }
+        }
+        [device, "files", sha256, filename] => file(device, sha256, filename),
+        [device, "explain", name] | [device, "explain", name, ""] => {
+            Ok(Route::Explain { device: device.to_owned(), project: project(name)? })
+        }
+        _ => Err(Refusal::NoSuchPage),
+    }
+}
+
+fn decode(segment: &str) -> Result<String, Refusal> {
+    let bad = |why: &str| Refusal::Malformed(format!("the path {why}"));
+    let bytes = segment.as_bytes();
+    let escapes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%');
+    for (at, _) in escapes {
+        let digits = bytes.get(at.saturating_add(1)..at.saturating_add(3));
+        if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+            return Err(bad("has a % that is no escape"));
+        }
+    }
+    let text = percent_decode_str(segment).decode_utf8().map_err(|_| bad("is not UTF-8"))?;
+    if text.contains(['/', '\\']) {
+        return Err(bad("has an escaped separator"));
+    }
+    if text.contains(char::is_control) {
+        return Err(bad("has a control character"));
+    }
+    if text == "." || text == ".." {
+        return Err(bad("has a dot segment"));
+    }
+    Ok(text.into_owned())
+}
+
+fn project(name: &str) -> Result<ProjectName, Refusal> {
+    name.parse().map_err(|_| Refusal::NotAProject(name.to_owned()))
+}
+
+fn file(device: &str, sha256: &str, filename: &str) -> Result<Route, Refusal> {
+    let Ok(sha256) = sha256.parse() else { return Err(Refusal::NoSuchPage) };
+    let device = device.to_owned();
+    match filename.strip_suffix(".metadata") {
+        Some(filename) => Ok(Route::Metadata { device, sha256, filename: filename.to_owned() }),
+        None => Ok(Route::Wheel { device, sha256, filename: filename.to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn moved(path: &str) -> String {
+        match parse(path).unwrap() {
+            Route::Moved(to) => to,
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn other_spellings_of_a_project_lead_to_its_page_by_relative_references() {
+        assert_eq!(moved("/d/simple"), "simple/");
+        assert_eq!(moved("/d/simple/Demo_Pkg.X"), "demo-pkg-x/");
+        assert_eq!(moved("/d/simple/demo-pkg-x"), "demo-pkg-x/");
+        assert_eq!(moved("/d/simple/demo--pkg..x/"), "../demo-pkg-x/");
+        let project = "demo-pkg-x".parse().unwrap();
+        assert_eq!(
+            parse("/d/simple/demo-pkg-x/").unwrap(),
+            Route::Project { device: "d".to_owned(), project }
+        );
+    }
+
+    #[test]
+    fn a_plus_is_a_plus_however_it_is_written() {
+        let sha256 = "0".repeat(64);
+        for name in ["a+b.whl", "a%2Bb.whl", "a%2bb.whl"] {
+            let Route::Wheel { filename, .. } = parse(&format!("/d/files/{sha256}/{name}")).unwrap() else {
+                panic!("{name}");
+            };
+            assert_eq!(filename, "a+b.whl");
+        }
+        let Route::Metadata { filename, .. } =
+            parse(&format!("/d/files/{sha256}/a%2Bb.whl.metadata")).unwrap()
+        else {
+            panic!("metadata");
+        };
+        assert_eq!(filename, "a+b.whl");
+    }
+
+    #[test]
+    fn tricks_are_malformed() {
+        for path in [
+            "/d/simple/%2e%2e/",
+            "/d/simple/..%5cx/",
+            "/d/simple/a%2Fb/",
+            "/d/simple/a%00/",
+            "/d/simple/%zz/",
+            "/d/simple/%",
+            "/d/simple/%ff/",
+            "/d/../x",
+        ] {
+            assert!(matches!(parse(path), Err(Refusal::Malformed(_))), "{path}");
+        }
+        assert!(matches!(parse(&format!("/d/simple/{}/", "a".repeat(5000))), Err(Refusal::Malformed(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics_and_never_yields_a_separator(path in "[/.%a-f0-9+\\\\\u{0}-\u{7f}]{0,80}") {
+            if let Ok(Route::Moved(to)) = parse(&path) {
+                prop_assert!(!to.contains("://") && !to.starts_with('/'));
+            }
+        }
+    }
+}

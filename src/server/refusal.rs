@@ -1,0 +1,222 @@
+//! Why a request is not answered with what it asked for: the one map to a status.
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use hyper::ext::ReasonPhrase;
+
+use super::reply::Reply;
+use crate::policy::{Judgement, Reason, Verdict, code_name};
+use crate::store;
+use crate::wheel::ProjectName;
+
+/// The longest reason phrase, in bytes. pip prints it whole, in one line with the URL; some proxies cut a status line at 1 KiB.
+const LONGEST_PHRASE: usize = 240;
+
+/// The longest piece of a request that a message repeats, in characters.
+const LONGEST_ECHO: usize = 80;
+
+/// The two methods of every page.
+const READ_ONLY: &str = "GET, HEAD";
+
+/// Why a request is not answered with what it asked for. The message is for the client, the source for the log.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    /// No client sends this.
+    #[error("{0}")]
+    Malformed(String),
+    /// No route.
+    #[error("there is no such page here; an index is at /DEVICE/simple/, and / lists the devices")]
+    NoSuchPage,
+    /// A device that no table knows.
+    #[error("there is no device {device:?}{}", proposals(.nearest, "; the nearest known ones are "))]
+    NoSuchDevice {
+        /// What was asked for, cut.
+        device: String,
+        /// Known ids like it.
+        nearest: Vec<String>,
+    },
+    /// A text that names no project.
+    #[error("{:?} is no name of a project", cut(.0))]
+    NotAProject(String),
+    /// A project of which the store knows nothing.
+    #[error("there is no project {project}{}", proposals(.nearest, "; the nearest known ones are "))]
+    NoSuchProject {
+        /// What was asked for.
+        project: ProjectName,
+        /// Known ones like it.
+        nearest: Vec<String>,
+    },
+    /// No file of that digest and name.
+    #[error("there is no such file here")]
+    NoSuchFile,
+    /// A known file whose bytes are not here.
+    #[error("{file}: {why}")]
+    NotHeld {
+        /// Its name.
+        file: String,
+        /// How it comes.
+        why: &'static str,
+    },
+    /// A wheel that does not run on the device.
+    #[error("{}", .0.text)]
+    NotForDevice(Box<NotForDevice>),
+    /// None of the forms that there are.
+    #[error(
+        "this page comes as text/html, application/vnd.pypi.simple.v1+html or application/vnd.pypi.simple.v1+json"
+    )]
+    NotAcceptable,
+    /// Another method than GET and HEAD.
+    #[error("this page is read-only; uploads go to POST /legacy/ at the root of the mirror")]
+    ReadOnly,
+    /// A range behind the end of the file.
+    #[error("the file has {size} bytes, none of them in that range")]
+    OutsideFile {
+        /// Size of the file in bytes.
+        size: u64,
+    },
+    /// The store failed.
+    #[error("the store of the mirror could not be read")]
+    Store(#[from] store::Error),
+    /// The disk failed.
+    #[error("a file of the mirror could not be read")]
+    Io(#[from] std::io::Error),
+    /// A defect of the mirror: a panic, or a page that could not be made.
+    #[error("the mirror failed at this request")]
+    Defect(String),
+}
+
+/// What is said of a wheel that does not run on the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NotForDevice {
+    /// All reasons with their remedies, for people.
+    pub(super) text: String,
+    /// The first reason, in one line.
+    pub(super) phrase: String,
+}
+
+impl NotForDevice {
+    /// Says why a wheel is not served to a device.
+    pub(super) fn new(file: &str, device: &str, judgement: &Judgement) -> Self {
+        let Judgement { verdict, reasons, .. } = judgement;
+        let how = if *verdict == Verdict::Refuse { "refused" } else { "not listed" };
+        let phrase = match reasons.first() {
+            Some(reason) => format!("{how} for {device}: {}: {}", code_name(&reason.code), reason.text),
+            None => {
+                format!("{how} for {device}: the policy does not list a wheel whose verdict is {verdict}")
+            }
+        };
+        let mut text = format!("{file} is {how} for {device}.\n");
+        for Reason { member, text: why, remedy, .. } in reasons {
+            let member = member.as_ref().map(|member| format!("{member}: ")).unwrap_or_default();
+            text.push_str(&format!("- {member}{why}\n"));
+            if !remedy.is_empty() {
+                text.push_str(&format!("  {remedy}\n"));
+            }
+        }
+        if reasons.is_empty() {
+            text.push_str(&format!("- the policy does not list a wheel whose verdict is {verdict}\n"));
+        }
+        Self { text, phrase }
+    }
+}
+
+impl Refusal {
+    /// The status that stands for it.
+    pub(super) const fn status(&self) -> StatusCode {
+        match self {
+            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::NotForDevice(_) => StatusCode::FORBIDDEN,
+            Self::NoSuchPage
+            | Self::NoSuchDevice { .. }
+            | Self::NotAProject(_)
+            | Self::NoSuchProject { .. }
+            | Self::NoSuchFile
+            | Self::NotHeld { .. } => StatusCode::NOT_FOUND,
+            Self::ReadOnly => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
+            Self::OutsideFile { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::Store(_) | Self::Io(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Defect(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The answer: plain text, never cached, since a sync or a policy edit may change it at once.
+    pub(super) fn into_reply(self) -> Reply {
+        let mut text = self.to_string();
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let mut reply = Reply::text(self.status(), Bytes::from(text));
+        reply.set(header::CACHE_CONTROL, "no-store");
+        match &self {
+            Self::ReadOnly => reply.set(header::ALLOW, READ_ONLY),
+            Self::OutsideFile { size } => reply.set(header::CONTENT_RANGE, &format!("bytes */{size}")),
+            Self::NotAcceptable => reply.set(header::VARY, "Accept"),
+            Self::NotForDevice(why) => reply.phrase = phrase(&why.phrase),
+            _ => {}
+        }
+        if let Self::Store(_) | Self::Io(_) = self {
+            reply.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        reply
+    }
+
+    /// Writes what the client is not told to the log.
+    pub(super) fn log(&self) {
+        let causes = |error: &dyn std::error::Error| {
+            let mut text = error.to_string();
+            let mut source = error.source();
+            while let Some(cause) = source {
+                text.push_str(&format!(": {cause}"));
+                source = cause.source();
+            }
+            text
+        };
+        match self {
+            Self::Store(error) => tracing::error!(error = causes(error), "the store failed"),
+            Self::Io(error) => tracing::error!(error = causes(error), "the disk failed"),
+            Self::Defect(why) => tracing::error!(error = why.as_str(), "a request could not be answered"),
+            _ => {}
+        }
+    }
+}
+
+/// A reason phrase of those bytes that RFC 9112 allows and every client can print: printable ASCII, in one line.
+fn phrase(text: &str) -> Option<ReasonPhrase> {
+    let mut phrase = String::with_capacity(LONGEST_PHRASE);
+    for letter in text.chars() {
+        if phrase.len() >= LONGEST_PHRASE {
+            phrase.truncate(LONGEST_PHRASE.saturating_sub(3));
+            phrase.push_str("...");
+            break;
+        }
+        match letter {
+            '\u{20}'..='\u{7e}' => phrase.push(letter),
+            '×' => phrase.push('x'),
+            letter if letter.is_whitespace() => phrase.push(' '),
+            _ => phrase.push('?'),
+        }
+    }
+    ReasonPhrase::try_from(phrase.trim().to_owned()).ok()
+}
+
+/// A text of a request, cut for a message.
+pub(super) fn cut(text: &str) -> String {
+    text.chars().take(LONGEST_ECHO).collect()
+}
+
+fn proposals(names: &[String], introduction: &str) -> String {
+    if names.is_empty() { String::new() } else { format!("{introduction}{}", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_phrase_is_one_short_line_of_ascii() {
+        let phrase = phrase("sm_80 ≠ sm_87\r\nX-Evil: 1\0\u{7f}").unwrap();
+        assert_eq!(phrase.as_bytes(), b"sm_80 ? sm_87  X-Evil: 1??");
+        assert_eq!(super::phrase(&"a".repeat(999)).unwrap().as_bytes().len(), LONGEST_PHRASE);
+    }
+}

@@ -1,0 +1,246 @@
+//! The simple index of one device.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flate2::{Compression, GzBuilder};
+use http::{StatusCode, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::accept::Form;
+use super::in_force::InForce;
+use super::range;
+use super::refusal::Refusal;
+use super::reply::Reply;
+use super::state::{Page, PageKey, State};
+use crate::digest::Sha256;
+use crate::policy::{DeviceProfile, Judgement, judge};
+use crate::simple::{
+    CoreMetadata, FileLink, ProjectPage, render_html, render_json, render_list_html, render_list_json,
+};
+use crate::store::Row;
+use crate::wheel::ProjectName;
+
+/// How long a page may be used without asking again. A new release and a policy edit are seen within it; asking again costs
+/// a 304, which takes the mirror no more than a look at two counters.
+const PAGE_CACHING: &str = "max-age=60";
+
+/// What the answer depends on.
+const VARY: &str = "Accept, Accept-Encoding";
+
+/// Pages below this size in bytes are not compressed: they fit one packet as they are.
+const WORTH_COMPRESSING: usize = 1200;
+
+/// What of a URL's last segment is written as it is: RFC 3986's unreserved characters.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What of a request's headers a page goes by.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) form: Form,
+    pub(super) gzip: bool,
+    pub(super) if_none_match: Option<String>,
+}
+
+/// `GET /{device}/simple/`: the projects of which the mirror holds files, whatever their verdicts.
+pub(super) async fn projects(
+    state: &Arc<State>,
+    in_force: &Arc<InForce>,
+    device: &str,
+    asked: Asked,
+) -> Result<Reply, Refusal> {
+    let id = in_force.device(device)?.id.clone();
+    let key = PageKey { device: id, project: None, form: asked.form, gzip: asked.gzip };
+    // The list does not depend on the policy.
+    let made_from = (state.store.revision(), 0);
+    let page = page(state, key, made_from, |state| {
+        let names = state.store.projects(true)?;
+        Ok(Made::List(names))
+    });
+    Ok(reply(&asked, &*page.await?))
+}
+
+/// `GET /{device}/simple/{project}/`: the held wheels that the device may install.
+///
+/// Where every wheel is refused the page is empty but its status is still 200, for the project is known; the reason of its
+/// project status says what was refused. Where one file name stands for two digests, the file that was seen first is listed.
+pub(super) async fn project(
+    state: &Arc<State>,
+    in_force: &Arc<InForce>,
+    device: &str,
+    project: ProjectName,
+    asked: Asked,
+) -> Result<Reply, Refusal> {
+    let id = in_force.device(device)?.id.clone();
+    let made_from = (state.store.project_revision(&project), in_force.generation);
+    let key =
+        PageKey { device: id.clone(), project: Some(project.clone()), form: asked.form, gzip: asked.gzip };
+    let in_force = Arc::clone(in_force);
+    let page = page(state, key, made_from, move |state| {
+        let rows = state.store.rows(&project)?;
+        if rows.is_empty() {
+            return Err(state.no_such_project(&project)?);
+        }
+        Ok(Made::Page(project_page(project, &rows, in_force.device(&id)?, &in_force)))
+    });
+    Ok(reply(&asked, &*page.await?))
+}
+
+/// What a page is rendered from.
+enum Made {
+    List(Vec<ProjectName>),
+    Page(ProjectPage),
+}
+
+/// The page of that key: the one that is kept if nothing changed since, else a new one.
+async fn page(
+    state: &Arc<State>,
+    key: PageKey,
+    made_from: (u64, u64),
+    make: impl FnOnce(&State) -> Result<Made, Refusal> + Send + 'static,
+) -> Result<Arc<Page>, Refusal> {
+    let fresh = |page: &Arc<Page>| page.made_from == made_from;
+    if let Some(page) = state.pages.find(&key).filter(fresh) {
+        return Ok(page);
+    }
+    state
+        .blocking(move |state| {
+            let keep = |key: PageKey, etag: String, body: Bytes| {
+                let weight = body.len().saturating_add(512);
+                let page = Arc::new(Page { made_from, etag, body });
+                state.pages.keep(key, Arc::clone(&page), weight);
+                page
+            };
+            let plain_key = PageKey { gzip: false, ..key.clone() };
+            let plain = match state.pages.find(&plain_key).filter(|page| page.made_from == made_from) {
+                Some(plain) => plain,
+                None => {
+                    let body = Bytes::from(render(make(state)?, key.form));
+                    let digest = Sha256::of(&body).to_string();
+                    keep(plain_key, format!("\"{}\"", digest.get(..32).unwrap_or_default()), body)
+                }
+            };
+            if !key.gzip {
+                return Ok(plain);
+            }
+            let (etag, body) = if plain.body.len() < WORTH_COMPRESSING {
+                (plain.etag.clone(), plain.body.clone())
+            } else {
+                let etag = format!("{}-gzip\"", plain.etag.trim_end_matches('"'));
+                (etag, compress(&plain.body)?)
+            };
+            Ok(keep(key, etag, body))
+        })
+        .await
+}
+
+fn render(made: Made, form: Form) -> String {
+    match (made, form) {
+        (Made::List(names), Form::Json) => render_list_json(&names),
+        (Made::List(names), Form::Html | Form::HtmlV1) => render_list_html(&names),
+        (Made::Page(page), Form::Json) => render_json(&page),
+        (Made::Page(page), Form::Html | Form::HtmlV1) => render_html(&page),
+    }
+}
+
+fn compress(bytes: &[u8]) -> Result<Bytes, Refusal> {
+    let buffer = Vec::with_capacity(bytes.len() / 3);
+    // Without a time in its header the same page gives the same bytes.
+    let mut encoder = GzBuilder::new().mtime(0).write(buffer, Compression::default());
+    std::io::Write::write_all(&mut encoder, bytes)?;
+    Ok(Bytes::from(encoder.finish()?))
+}
+
+fn reply(asked: &Asked, page: &Page) -> Reply {
+    let mut reply = if range::names(asked.if_none_match.as_deref(), &page.etag) {
+        Reply::empty(StatusCode::NOT_MODIFIED)
+    } else {
+        let mut reply = Reply::bytes(asked.form.content_type(), page.body.clone());
+        if page.etag.ends_with("-gzip\"") {
+            reply.set(header::CONTENT_ENCODING, "gzip");
+        }
+        reply
+    };
+    reply.set(header::ETAG, &page.etag);
+    reply.set(header::CACHE_CONTROL, PAGE_CACHING);
+    reply.set(header::VARY, VARY);
+    reply
+}
+
+/// The page of a project for a device.
+fn project_page(
+    project: ProjectName,
+    rows: &[Row],
+    device: &DeviceProfile,
+    in_force: &InForce,
+) -> ProjectPage {
+    let mut listed: Vec<&Row> = Vec::with_capacity(rows.len());
+    let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut refused: Option<(&Row, Judgement)> = None;
+    for row in rows {
+        let judgement = judge(&row.facts, device, &in_force.policy);
+        if !in_force.policy.lists(&project, judgement.verdict) {
+            refused.get_or_insert((row, judgement));
+            continue;
+        }
+        // Without METADATA no `.metadata` could be served, and no installer can use the wheel.
+        if !row.held || row.facts.metadata_sha256.is_none() {
+            continue;
+        }
+        match by_name.get(row.facts.file.as_str()).and_then(|place| listed.get_mut(*place)) {
+            Some(other) if row.provenance.first_seen < other.provenance.first_seen => *other = row,
+            Some(_) => {}
+            None => {
+                by_name.insert(&row.facts.file, listed.len());
+                listed.push(row);
+            }
+        }
+    }
+    let status =
+        listed.is_empty().then(|| ("active".to_owned(), Some(why_empty(rows.len(), device, refused))));
+    ProjectPage { name: Some(project), files: listed.into_iter().map(link).collect(), status }
+}
+
+/// Why a page lists nothing: the first reason of the newest refused file.
+fn why_empty(count: usize, device: &DeviceProfile, refused: Option<(&Row, Judgement)>) -> String {
+    let id = &device.id;
+    let known =
+        if count == 1 { "the one known file".to_owned() } else { format!("none of {count} known files") };
+    match refused {
+        Some((row, judgement)) => {
+            let why = judgement.reasons.first().map_or_else(
+                || format!("its verdict is {}", judgement.verdict),
+                |reason| reason.text.clone(),
+            );
+            let runs = if count == 1 { "does not run" } else { "runs" };
+            format!("{known} {runs} on {id}; {}: {why}", row.facts.file)
+        }
+        None => format!("no file that runs on {id} is held here yet"),
+    }
+}
+
+fn link(row: &Row) -> FileLink {
+    let facts = &row.facts;
+    let file = utf8_percent_encode(&facts.file, SEGMENT);
+    FileLink {
+        filename: facts.file.clone(),
+        url: format!("../../files/{}/{file}", facts.sha256),
+        hashes: BTreeMap::from([("sha256".to_owned(), facts.sha256.to_string())]),
+        requires_python: facts.requires_python.clone().filter(|text| !text.trim().is_empty()),
+        size: Some(facts.size),
+        upload_time: upload_time(row),
+        yanked: row.provenance.yanked.clone(),
+        core_metadata: facts.metadata_sha256.map_or(CoreMetadata::Absent, CoreMetadata::Hashed),
+    }
+}
+
+/// When the file was uploaded, in the one form that PEP 700 allows. A file that was added by hand was uploaded when it was
+/// added; of a mirrored one whose upstream does not say, nothing is said.
+fn upload_time(row: &Row) -> Option<String> {
+    let provenance = &row.provenance;
+    let added = (provenance.upstream == "local").then_some(&provenance.first_seen);
+    let time: jiff::Timestamp = provenance.upload_time.as_ref().or(added)?.parse().ok()?;
+    let form = if time.subsec_nanosecond() == 0 { "%Y-%m-%dT%H:%M:%SZ" } else { "%Y-%m-%dT%H:%M:%S.%6fZ" };
+    Some(time.strftime(form).to_string())
+}

@@ -1,0 +1,183 @@
+//! What requests share: the store, the policy in force, and bounded caches.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use super::accept::Form;
+use super::files::KnownFile;
+use super::in_force::{InForce, PolicySource};
+use super::lru::Lru;
+use super::refusal::{Refusal, cut};
+use crate::digest::Sha256;
+use crate::policy::DeviceProfile;
+use crate::store::Store;
+use crate::wheel::ProjectName;
+
+/// How much the rendered pages that are kept may weigh, in bytes. A page of 1,000 files has some 400 kB and its gzip 100 kB.
+const PAGES_WEIGHT: usize = 64 << 20;
+
+/// How much is kept of files that were asked for, in bytes; some 500 are one file, more where a refusal is long.
+const FILES_WEIGHT: usize = 8 << 20;
+
+/// What requests share.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) store: Arc<Store>,
+    pub(super) policies: PolicySource,
+    pub(super) pages: Lru<PageKey, Arc<Page>>,
+    pub(super) files: Lru<(String, Sha256), Arc<KnownFile>>,
+    names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
+}
+
+/// Which page: device, project (none for the list of projects), form, and whether it is compressed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PageKey {
+    pub(super) device: String,
+    pub(super) project: Option<ProjectName>,
+    pub(super) form: Form,
+    pub(super) gzip: bool,
+}
+
+/// A rendered page.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// Revision of the rows, and generation of the policy, from which it was made.
+    pub(super) made_from: (u64, u64),
+    /// Entity tag, in quotes: a digest of the bytes, so that a change elsewhere leaves it as it is.
+    pub(super) etag: String,
+    pub(super) body: Bytes,
+}
+
+impl State {
+    pub(super) fn new(store: Arc<Store>, policies: PolicySource) -> Self {
+        Self {
+            store,
+            policies,
+            pages: Lru::new(PAGES_WEIGHT),
+            files: Lru::new(FILES_WEIGHT),
+            names: Mutex::new(None),
+        }
+    }
+
+    /// Runs what blocks in the pool for it. A panic in there is a defect of ours, answered as one.
+    pub(super) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let state = Arc::clone(self);
+        match tokio::task::spawn_blocking(move || work(&state)).await {
+            Ok(result) => result,
+            Err(error) => Err(Refusal::Defect(error.to_string())),
+        }
+    }
+
+    /// The policy in force at this request.
+    pub(super) async fn in_force(self: &Arc<Self>) -> Result<Arc<InForce>, Refusal> {
+        if self.policies.blocks() {
+            self.blocking(|state| Ok(state.policies.in_force())).await
+        } else {
+            Ok(self.policies.in_force())
+        }
+    }
+
+    /// All known projects, in order. Blocks.
+    pub(super) fn names(&self) -> Result<Arc<[ProjectName]>, Refusal> {
+        let revision = self.store.revision();
+        let kept = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match kept {
+            Some((of, names)) if of == revision => Ok(names),
+            _ => {
+                let names: Arc<[ProjectName]> = self.store.projects(false)?.into();
+                let kept = Some((revision, Arc::clone(&names)));
+                *self.names.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+                Ok(names)
+            }
+        }
+    }
+
+    /// What to answer for a project without any row. Blocks.
+    pub(super) fn no_such_project(&self, project: &ProjectName) -> Result<Refusal, Refusal> {
+        let nearest = nearest(project.as_str(), &self.names()?);
+        Ok(Refusal::NoSuchProject { project: project.clone(), nearest })
+    }
+}
+
+impl InForce {
+    /// The profile of that id.
+    pub(super) fn device(&self, id: &str) -> Result<&DeviceProfile, Refusal> {
+        self.policy.device(id).ok_or_else(|| Refusal::NoSuchDevice {
+            device: cut(id),
+            nearest: self.policy.nearest(&cut(id)).into_iter().map(str::to_owned).collect(),
+        })
+    }
+}
+
+/// How many names a message proposes.
+const PROPOSED: usize = 3;
+
+/// The names most like that one, best first: a third of the letters may differ.
+pub(crate) fn nearest(name: &str, known: &[ProjectName]) -> Vec<String> {
+    let name: Vec<u8> = name.bytes().take(64).collect();
+    let most = name.len().div_ceil(3);
+    let mut found: Vec<(usize, &ProjectName)> = known
+        .iter()
+        .filter_map(|known| Some((distance(&name, known.as_str().as_bytes(), most)?, known)))
+        .collect();
+    found.sort();
+    found.into_iter().take(PROPOSED).map(|(_, name)| name.to_string()).collect()
+}
+
+/// The edit distance (Levenshtein) of two names, if it is at most `most`.
+fn distance(left: &[u8], right: &[u8], most: usize) -> Option<usize> {
+    if left.len().abs_diff(right.len()) > most {
+        return None;
+    }
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (above, letter) in left.iter().enumerate() {
+        let mut diagonal = above;
+        let mut before = above.saturating_add(1);
+        let mut least = before;
+        if let Some(first) = row.first_mut() {
+            *first = before;
+        }
+        for (cell, other) in row.iter_mut().skip(1).zip(right) {
+            let replaced = diagonal.saturating_add(usize::from(letter != other));
+            diagonal = *cell;
+            before = replaced.min(before.saturating_add(1)).min(diagonal.saturating_add(1));
+            least = least.min(before);
+            *cell = before;
+        }
+        if least > most {
+            return None;
+        }
+    }
+    row.last().copied().filter(|distance| *distance <= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expected values counted by hand.
+    #[test]
+    fn measures_edit_distance() {
+        for (left, right, wanted) in
+            [("torch", "torch", 0), ("troch", "torch", 2), ("torch", "torchx", 1), ("kitten", "sitting", 3)]
+        {
+            assert_eq!(distance(left.as_bytes(), right.as_bytes(), 5), Some(wanted), "{left} {right}");
+        }
+        assert_eq!(distance(b"torch", b"numpy", 1), None);
+    }
+
+    #[test]
+    fn proposes_names_like_the_one_asked_for() {
+        let known: Vec<ProjectName> = ["numpy", "torch", "torchvision", "torchaudio"]
+            .iter()
+            .map(|name| name.parse().unwrap())
+            .collect();
+        assert_eq!(nearest("torhc", &known), ["torch"]);
+        assert_eq!(nearest("torchvison", &known), ["torchvision"]);
+        assert_eq!(nearest("jax", &known), Vec::<String>::new());
+    }
+}
