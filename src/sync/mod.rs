@@ -1,1 +1,110 @@
 //! One pass: plan, fetch, inspect, keep.
+//!
+//! For each project the pages of all upstreams and the rows of the store become candidates; [`plan`] says for each device and
+//! requirement which are taken, and which have to be fetched before more can be said. What was fetched is inspected, its facts
+//! are kept whatever they say, its bytes if a device of the pass takes them; then the plan is made anew, until it asks for
+//! nothing more. A crash at any moment leaves facts and files that the next pass does not fetch again.
+
+mod gather;
+mod pass;
+mod plan;
+mod report;
+mod requirements;
+mod take;
+
+use std::sync::Arc;
+
+pub use pass::run;
+pub use plan::{Candidate, Knowledge, PassedOver, Plan, Want, plan};
+pub use report::{Event, Kept, Missing, Nearest, Outcome, Planned, Refused, Report, Why};
+pub use requirements::{Requirement, RequirementError, RequirementsFile, read_requirements};
+
+use crate::policy::{DeviceProfile, Policy};
+use crate::store::{self, Store};
+use crate::upstream::{self, Client, Source};
+
+/// What a pass shall do.
+#[derive(Debug)]
+pub struct Request {
+    /// Devices to sync for.
+    pub devices: Vec<DeviceProfile>,
+    /// What each of them needs.
+    pub requirements: Vec<Requirement>,
+    /// Where to look, in the order of priority, each with the ids of the devices that it serves.
+    pub sources: Vec<(Source, Vec<String>)>,
+    /// How many versions to keep of each requirement.
+    pub keep: usize,
+    /// How many versions that were fetched and refused may pass before the search for a requirement ends; none for no limit.
+    pub tries: Option<usize>,
+    /// Most bytes of wheels to download; none for no limit.
+    pub most_bytes: Option<u64>,
+    /// Wheels fetched at the same time.
+    pub jobs: usize,
+    /// Whether to plan alone.
+    pub dry_run: bool,
+}
+
+/// What a pass works with.
+#[derive(Debug, Clone)]
+pub struct Means {
+    /// The store.
+    pub store: Arc<Store>,
+    /// The policy.
+    pub policy: Arc<Policy>,
+    /// The client.
+    pub client: Client,
+}
+
+/// Something that happens during a pass, for a progress bar or a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// A project's pages are asked for.
+    Project {
+        /// The project.
+        project: String,
+    },
+    /// A download begins.
+    Begins {
+        /// File name.
+        file: String,
+        /// Size in bytes, where it is known.
+        size: Option<u64>,
+    },
+    /// A download has come so far.
+    Reached {
+        /// File name.
+        file: String,
+        /// Bytes so far; falls when a download begins anew.
+        bytes: u64,
+    },
+    /// A download is whole, and is being inspected.
+    Inspecting {
+        /// File name.
+        file: String,
+    },
+    /// All is done about a file.
+    Ends {
+        /// File name.
+        file: String,
+        /// What became of it, in a few words.
+        outcome: String,
+    },
+}
+
+/// Who is told what happens.
+pub type Listener = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// Why a pass could not go on. What an upstream does wrong is in the report instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store cannot be read or written.
+    #[error("the store cannot go on")]
+    Store(#[from] store::Error),
+    /// Our own disk or setup fails.
+    #[error("cannot fetch")]
+    Fetch(#[source] upstream::Error),
+    /// A thread of ours was lost.
+    #[error("an inspection ended by a panic")]
+    Lost(#[from] tokio::task::JoinError),
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Method;
 use http::header::{self, HeaderMap, HeaderName};
 use url::Url;
 
@@ -131,6 +132,21 @@ impl Client {
         url: &Url,
         headers: &[(HeaderName, String)],
     ) -> Result<Answer, Error> {
+        self.ask(Method::GET, purpose, url, headers).await
+    }
+
+    /// Asks for the head of a file's answer alone.
+    pub(super) async fn head(&self, url: &Url) -> Result<Answer, Error> {
+        self.ask(Method::HEAD, Purpose::File, url, &[]).await
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        purpose: Purpose,
+        url: &Url,
+        headers: &[(HeaderName, String)],
+    ) -> Result<Answer, Error> {
         let http = match purpose {
             Purpose::Page => &self.pages,
             Purpose::File => &self.files,
@@ -139,7 +155,7 @@ impl Client {
         at.set_fragment(None);
         check_scheme(&at)?;
         for _hop in 0..=MOST_REDIRECTS {
-            let mut request = http.get(at.clone());
+            let mut request = http.request(method.clone(), at.clone());
             for (name, value) in headers {
                 request = request.header(name, value);
             }

@@ -96,6 +96,19 @@ pub async fn fetch(
     Err(Error::Size { url: shown(&wanted.url), expected: wanted.size.unwrap_or(0), found: state.size })
 }
 
+/// Asks for the size of a file alone; none where the upstream does not say it.
+pub async fn size_of(client: &Client, url: &Url) -> Result<Option<u64>, Error> {
+    let ask = || async {
+        let answer = client.head(url).await?;
+        match answer.status() {
+            200 => Ok(answer.header(&header::CONTENT_LENGTH).and_then(|length| length.parse().ok())),
+            405 | 501 => Ok(None),
+            _ => Err(answer.status_error()),
+        }
+    };
+    client.retrying(ask).await
+}
+
 impl Spool {
     fn restart(&mut self) -> Result<(), Error> {
         let io = |source| Error::Io { path: self.path.clone(), source };

@@ -1,0 +1,352 @@
+//! One candidate: fetch, verify, inspect, keep.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use tokio::sync::Semaphore;
+
+use super::gather::{Origin, facts_of_damaged, note, provenance};
+use super::plan::{Candidate, Knowledge};
+use super::report::Event;
+use super::{Error, Listener, Means, Progress};
+use crate::digest::Sha256;
+use crate::policy::{self, Code, DeviceProfile, Reason};
+use crate::simple::CoreMetadata;
+use crate::store::IncidentKind;
+use crate::upstream::{self, Fetched, MetadataSource, Wanted, fetch, fetch_metadata, size_of};
+use crate::wheel::{self, InspectOptions, Inspection, Metadata, WheelFilename};
+
+/// Largest wheel that is fetched; the largest known have under 4 GiB.
+const LARGEST_WHEEL: u64 = 16 << 30;
+
+/// How many bytes may still be downloaded.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: Option<Mutex<u64>>,
+}
+
+impl Budget {
+    pub(super) fn new(most: Option<u64>) -> Self {
+        Self { left: most.map(Mutex::new) }
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.left.is_some()
+    }
+
+    /// Sets bytes aside: the size where it is known, else all that is left. None if there are not enough.
+    fn reserve(&self, size: Option<u64>) -> Option<u64> {
+        let Some(left) = &self.left else { return Some(LARGEST_WHEEL) };
+        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = size.unwrap_or(*left);
+        if wanted > *left || wanted == 0 {
+            return None;
+        }
+        *left = left.saturating_sub(wanted);
+        Some(wanted)
+    }
+
+    /// Gives back what was set aside and not used.
+    fn settle(&self, reserved: u64, used: u64) {
+        if let Some(left) = &self.left {
+            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+            *left = left.saturating_add(reserved.saturating_sub(used));
+        }
+    }
+}
+
+/// What all downloads of a pass share.
+pub(super) struct Taker {
+    pub(super) means: Means,
+    pub(super) devices: Arc<Vec<DeviceProfile>>,
+    pub(super) listener: Listener,
+    pub(super) permits: Semaphore,
+    pub(super) budget: Budget,
+    pub(super) now: String,
+}
+
+/// What came of a candidate.
+pub(super) struct Taken {
+    /// What is known of it now.
+    pub(super) knowledge: Knowledge,
+    /// What the upstream did wrong.
+    pub(super) incidents: Vec<Event>,
+    /// What could not be reached.
+    pub(super) unreachable: Option<Event>,
+    /// Bytes downloaded; none if nothing was.
+    pub(super) bytes: Option<u64>,
+}
+
+impl Taken {
+    fn without_download(knowledge: Knowledge) -> Self {
+        Self { knowledge, incidents: Vec::new(), unreachable: None, bytes: None }
+    }
+}
+
+impl Taker {
+    /// `Requires-Python` out of the metadata beside a wheel, where the page does not state it.
+    pub(super) async fn requires_python(&self, candidate: &Candidate, origin: &Origin) -> Option<String> {
+        let offered = origin.link.file.core_metadata != CoreMetadata::Absent;
+        if candidate.requires_python.is_some() || !offered {
+            return None;
+        }
+        match fetch_metadata(&self.means.client, &origin.link).await {
+            Ok(Some(MetadataSource::Beside(bytes))) => Metadata::parse(&bytes).ok()?.requires_python,
+            _ => None,
+        }
+    }
+
+    /// The size of a candidate, from its page or its server.
+    pub(super) async fn size(&self, origin: &Origin) -> Option<u64> {
+        match origin.link.file.size {
+            Some(size) => Some(size),
+            None => size_of(&self.means.client, &origin.link.url).await.ok().flatten(),
+        }
+    }
+
+    /// Fetches a candidate and keeps what it yields.
+    pub(super) async fn take(&self, candidate: &Candidate, origin: &Origin) -> Result<Taken, Error> {
+        let Ok(_permit) = self.permits.acquire().await else {
+            return Ok(Taken::without_download(Knowledge::Unreachable));
+        };
+        let size = if self.budget.is_limited() { self.size(origin).await } else { origin.link.file.size };
+        let Some(reserved) = self.budget.reserve(size) else {
+            return Ok(Taken::without_download(Knowledge::OverLimit));
+        };
+        let file = candidate.name.text.clone();
+        (self.listener)(Progress::Begins { file: file.clone(), size });
+        let taken = self.download(&candidate.name, origin, reserved).await?;
+        self.budget.settle(reserved, taken.bytes.unwrap_or(0));
+        let outcome = self.outcome(&taken);
+        (self.listener)(Progress::Ends { file, outcome });
+        Ok(taken)
+    }
+
+    async fn download(&self, name: &WheelFilename, origin: &Origin, limit: u64) -> Result<Taken, Error> {
+        let store = Arc::clone(&self.means.store);
+        let spool = tokio::task::spawn_blocking(move || store.spool()).await??;
+        let wanted = Wanted {
+            url: origin.link.url.clone(),
+            sha256: origin.link.file.sha256(),
+            size: origin.link.file.size,
+            limit: limit.min(LARGEST_WHEEL),
+        };
+        let listener = Arc::clone(&self.listener);
+        let file = name.text.clone();
+        let progress = move |bytes| listener(Progress::Reached { file: file.clone(), bytes });
+        match fetch(&self.means.client, &wanted, spool.path(), &progress).await {
+            Ok(fetched) => self.keep(name, origin, spool, fetched).await,
+            Err(error @ upstream::Error::Io { .. }) => Err(Error::Fetch(error)),
+            Err(upstream::Error::TooLarge { .. }) if self.budget.is_limited() => {
+                Ok(Taken::without_download(Knowledge::OverLimit))
+            }
+            Err(error) => self.failed(name, origin, error).await,
+        }
+    }
+
+    async fn failed(
+        &self,
+        name: &WheelFilename,
+        origin: &Origin,
+        error: upstream::Error,
+    ) -> Result<Taken, Error> {
+        let text = chain(&error);
+        let event = |kind| Event {
+            kind,
+            upstream: origin.upstream.clone(),
+            name: name.text.clone(),
+            text: text.clone(),
+        };
+        if !error.is_lie() {
+            let unreachable = Some(event("file"));
+            return Ok(Taken { unreachable, ..Taken::without_download(Knowledge::Unreachable) });
+        }
+        let (found, wanted, bytes) = match &error {
+            upstream::Error::Hash { expected, found, size, .. } => {
+                (vec![found.to_string()], vec![expected.to_string()], Some(*size))
+            }
+            _ => (Vec::new(), Vec::new(), None),
+        };
+        let reason = Reason {
+            code: Code::HashMismatch,
+            member: None,
+            found,
+            wanted,
+            text: text.clone(),
+            remedy: "ask the upstream's keeper; another upstream may have the right file".to_owned(),
+        };
+        let incident = self.note(IncidentKind::HashMismatch, origin, name, text.clone()).await?;
+        Ok(Taken {
+            knowledge: Knowledge::Lied(Box::new(reason)),
+            incidents: vec![incident],
+            unreachable: Some(event("file")),
+            bytes,
+        })
+    }
+
+    /// Inspects a whole file and puts it, or its facts, into the store.
+    async fn keep(
+        &self,
+        name: &WheelFilename,
+        origin: &Origin,
+        spool: tempfile::NamedTempFile,
+        fetched: Fetched,
+    ) -> Result<Taken, Error> {
+        let bytes = Some(fetched.size);
+        if let Some(taken) = self.changed(name, origin, fetched).await? {
+            return Ok(Taken { bytes, ..taken });
+        }
+        (self.listener)(Progress::Inspecting { file: name.text.clone() });
+        let means = self.means.clone();
+        let devices = Arc::clone(&self.devices);
+        let provenance = provenance(origin, &self.now);
+        let own_name = name.clone();
+        let work = move || -> Result<(Inspection, bool), Error> {
+            let inspection = inspect(&own_name, &spool, fetched)?;
+            let facts = &inspection.facts;
+            let admitted = devices.iter().any(|device| {
+                let verdict = policy::judge(facts, device, &means.policy).verdict;
+                means.policy.lists(&own_name.project, verdict)
+            });
+            if admitted {
+                means.store.put(spool, facts, &inspection.metadata, &provenance)?;
+            } else {
+                means.store.put_facts(facts, &provenance)?;
+            }
+            Ok((inspection, admitted))
+        };
+        let (inspection, held) = tokio::task::spawn_blocking(work).await??;
+        let incidents = self.compare_metadata(name, origin, &inspection).await?;
+        let facts = Arc::new(inspection.facts);
+        let knowledge = Knowledge::Facts { facts, held, fresh: true };
+        Ok(Taken { knowledge, incidents, unreachable: None, bytes })
+    }
+
+    /// Whether an upstream without digests sent other bytes than at first sight.
+    async fn changed(
+        &self,
+        name: &WheelFilename,
+        origin: &Origin,
+        fetched: Fetched,
+    ) -> Result<Option<Taken>, Error> {
+        let store = Arc::clone(&self.means.store);
+        let (upstream, file) = (origin.upstream.clone(), name.text.clone());
+        let pinned = tokio::task::spawn_blocking(move || store.pinned(&upstream, &file)).await??;
+        let Some(pinned) = pinned.filter(|pinned| *pinned != fetched.sha256) else { return Ok(None) };
+        let text = format!("now has sha256 {}, at first sight it was {pinned}", fetched.sha256);
+        let incident = self.note(IncidentKind::ChangedFile, origin, name, text.clone()).await?;
+        let reason = Reason {
+            code: Code::HashMismatch,
+            member: None,
+            found: vec![fetched.sha256.to_string()],
+            wanted: vec![pinned.to_string()],
+            text,
+            remedy: "ask the upstream's keeper which file is right".to_owned(),
+        };
+        Ok(Some(Taken {
+            incidents: vec![incident],
+            ..Taken::without_download(Knowledge::Lied(Box::new(reason)))
+        }))
+    }
+
+    /// Compares the metadata that the upstream serves beside a wheel with the wheel's own.
+    async fn compare_metadata(
+        &self,
+        name: &WheelFilename,
+        origin: &Origin,
+        inspection: &Inspection,
+    ) -> Result<Vec<Event>, Error> {
+        let own = Sha256::of(&inspection.metadata);
+        let beside = match origin.link.file.core_metadata {
+            CoreMetadata::Absent => return Ok(Vec::new()),
+            CoreMetadata::Hashed(sha256) => sha256,
+            CoreMetadata::Offered => match fetch_metadata(&self.means.client, &origin.link).await {
+                Ok(Some(MetadataSource::Beside(bytes))) => Sha256::of(&bytes),
+                _ => return Ok(Vec::new()),
+            },
+        };
+        if beside == own {
+            return Ok(Vec::new());
+        }
+        let text = format!("metadata beside the wheel has sha256 {beside}, METADATA in the wheel has {own}");
+        Ok(vec![self.note(IncidentKind::MetadataMismatch, origin, name, text).await?])
+    }
+
+    async fn note(
+        &self,
+        kind: IncidentKind,
+        origin: &Origin,
+        name: &WheelFilename,
+        text: String,
+    ) -> Result<Event, Error> {
+        let store = Arc::clone(&self.means.store);
+        let (origin, name) = (origin.clone(), name.clone());
+        let noting = move || note(&store, kind, &origin, &name, text);
+        Ok(tokio::task::spawn_blocking(noting).await??)
+    }
+
+    fn outcome(&self, taken: &Taken) -> String {
+        let project_of = |facts: &wheel::Facts| facts.project.clone();
+        match &taken.knowledge {
+            Knowledge::Facts { facts, .. } => {
+                let (mut fits, mut first_reason) = (Vec::new(), None);
+                for device in self.devices.iter() {
+                    let judgement = policy::judge(facts, device, &self.means.policy);
+                    let lists = project_of(facts)
+                        .is_some_and(|project| self.means.policy.lists(&project, judgement.verdict));
+                    if lists {
+                        fits.push(device.id.as_str());
+                    } else if first_reason.is_none() {
+                        first_reason = judgement.reasons.into_iter().next();
+                    }
+                }
+                match (fits.is_empty(), first_reason) {
+                    (false, _) => format!("kept for {}", fits.join(", ")),
+                    (true, Some(reason)) => format!("refused: {}", reason.text),
+                    (true, None) => "refused".to_owned(),
+                }
+            }
+            Knowledge::Lied(reason) => format!("not taken: {}", reason.text),
+            Knowledge::OverLimit => "larger than what may still be downloaded".to_owned(),
+            Knowledge::Unreachable | Knowledge::Unknown => match &taken.unreachable {
+                Some(event) => format!("failed: {}", event.text),
+                None => "failed".to_owned(),
+            },
+        }
+    }
+}
+
+/// Inspects a spooled wheel; what is no zip at all has its damage as its only fact.
+fn inspect(
+    name: &WheelFilename,
+    spool: &tempfile::NamedTempFile,
+    fetched: Fetched,
+) -> Result<Inspection, Error> {
+    let options = InspectOptions { sha256: Some(fetched.sha256), ..InspectOptions::default() };
+    match wheel::inspect_wheel_as(&name.text, spool.path(), &options) {
+        Ok(inspection) => Ok(inspection),
+        Err(wheel::Error::Io { source, .. }) => {
+            Err(Error::Fetch(upstream::Error::Io { path: spool.path().to_owned(), source }))
+        }
+        Err(error) => {
+            let facts = facts_of_damaged(name, fetched.sha256, fetched.size, chain(&error));
+            Ok(Inspection { facts, metadata: Vec::new() })
+        }
+    }
+}
+
+/// An error with its causes, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.ends_with(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
