@@ -1,14 +1,38 @@
 //! What the mirror holds: blobs by digest with their sidecar files, and the catalogue.
 //!
 //! All calls block; from async code wrap them in `spawn_blocking`.
+//!
+//! The order of writes: blob, METADATA member, sidecar, row, each durable before the next is begun. A crash leaves at
+//! worst a blob without a sidecar, or a sidecar ahead of its row; the next open makes up for the latter.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Sha256;
-use crate::wheel::{Facts, ProjectName};
+use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
+
+mod catalogue;
+mod error;
+mod incident;
+mod layout;
+mod listing;
+mod recover;
+mod revision;
+mod sidecar;
+mod write;
+
+pub use error::Error;
+pub use incident::{Incident, IncidentKind};
+pub use listing::Listed;
+
+use catalogue::record::{Counts, Light, counts_key, parse_file_key, pin_key, project_prefix, url_key};
+use catalogue::{Catalogue, Fault};
+use layout::Layout;
+use revision::Revisions;
+use write::Writer;
 
 /// One known file: the catalogue's row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,109 +75,304 @@ pub enum Put {
     Known,
 }
 
-/// The store of one data folder.
-#[derive(Debug)]
-pub struct Store {
-    dir: PathBuf,
+/// What the store had to do to get its catalogue back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Recovery {
+    /// What gave doubt of the old catalogue.
+    pub why: String,
+    /// How many files the new one has.
+    pub files: u64,
+    /// Digests whose sidecar files could not be read.
+    pub unreadable: Vec<Sha256>,
 }
 
-/// Why the store could not do what was asked.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// Another process has the store open.
-    #[error("{dir}: the store is in use by another jetwheel process")]
-    InUse {
-        /// The data folder.
-        dir: PathBuf,
-    },
-    /// The file system refused.
-    #[error("{path}")]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+/// The store of one data folder, which no other process can open meanwhile.
+#[derive(Debug)]
+pub struct Store {
+    layout: Layout,
+    /// None after a failed attempt to open it anew; the next call tries again.
+    catalogue: RwLock<Option<Catalogue>>,
+    writer: Mutex<Writer>,
+    revisions: Revisions,
+    recovery: Mutex<Option<Recovery>>,
+    /// Whoever reads or writes the log of incidents takes turns by this.
+    incidents: Mutex<()>,
+    /// Dropped last: whoever comes next finds all written.
+    _lock: fs::File,
 }
 
 impl Store {
     /// Opens the store in a folder, which is made where it is missing.
+    ///
+    /// The time that it takes grows with the number of known files, not with their size: about 5 µs for each.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        Ok(Self { dir: dir.to_owned() })
+        let (layout, lock) = Layout::claim(dir)?;
+        let (catalogue, recovery) = recover::open(&layout)?;
+        let writer = Mutex::new(Writer::new(&layout));
+        let store = Self {
+            catalogue: RwLock::new(Some(catalogue)),
+            writer,
+            revisions: Revisions::starting_now(),
+            recovery: Mutex::new(None),
+            incidents: Mutex::new(()),
+            layout,
+            _lock: lock,
+        };
+        store.note_recovery(recovery);
+        Ok(store)
     }
 
     /// The data folder.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        &self.layout.dir
+    }
+
+    /// What happened to the catalogue since the store was opened, for health and metrics; none when nothing did.
+    pub fn recovery(&self) -> Option<Recovery> {
+        locked(&self.recovery).clone()
     }
 
     /// A temporary file in the store's own file system, for [`Store::put`].
     pub fn spool(&self) -> Result<tempfile::NamedTempFile, Error> {
-        unimplemented!()
-    }
-
-    /// Takes in a wheel with its bytes: durable when this returns.
-    ///
-    /// `metadata` is the METADATA member, byte for byte. The spooled file's digest is `facts.sha256`; the caller has computed it.
-    /// Upgrades a row that had facts alone. The provenance of first sight stays, except for yanks.
-    pub fn put(
-        &self,
-        _spooled: tempfile::NamedTempFile,
-        _facts: &Facts,
-        _metadata: &[u8],
-        _provenance: &Provenance,
-    ) -> Result<Put, Error> {
-        unimplemented!()
-    }
-
-    /// Takes in the facts of a wheel whose bytes are not kept.
-    pub fn put_facts(&self, _facts: &Facts, _provenance: &Provenance) -> Result<Put, Error> {
-        unimplemented!()
-    }
-
-    /// Updates what the upstream says of a known file: yanked, gone since.
-    pub fn put_provenance(&self, _sha256: &Sha256, _provenance: &Provenance) -> Result<(), Error> {
-        unimplemented!()
+        let spool = self.layout.spool();
+        tempfile::Builder::new().prefix("wheel-").tempfile_in(&spool).map_err(Error::io(&spool))
     }
 
     /// All known projects, in order; those with at least one held file if `held_only`.
-    pub fn projects(&self, _held_only: bool) -> Result<Vec<ProjectName>, Error> {
-        unimplemented!()
+    pub fn projects(&self, held_only: bool) -> Result<Vec<ProjectName>, Error> {
+        self.read(|catalogue| {
+            let mut projects = Vec::new();
+            catalogue.scan(b"n", |key, payload| {
+                let counts: Counts = parse_payload(key, payload)?;
+                if counts.held > 0 || (!held_only && counts.files > 0) {
+                    let name = key.get(1..).and_then(|name| std::str::from_utf8(name).ok());
+                    let name = name.and_then(|name| name.parse().ok());
+                    projects.push(name.ok_or_else(|| strange(key))?);
+                }
+                Ok(())
+            })?;
+            Ok(projects)
+        })
+    }
+
+    /// How many files of a project are known, and how many of them are held.
+    pub fn count(&self, project: &ProjectName) -> Result<(u64, u64), Error> {
+        let counts: Option<Counts> = self.read(|catalogue| catalogue.parsed(&counts_key(project)))?;
+        Ok(counts.map_or((0, 0), |counts| (counts.files, counts.held)))
+    }
+
+    /// All known files of a project without their facts, newest version first, then by file name.
+    ///
+    /// Costs some microseconds for each file, where [`Store::rows`] reads and parses a sidecar file for each.
+    pub fn listing(&self, project: &ProjectName) -> Result<Vec<Listed>, Error> {
+        let prefix = project_prefix(project);
+        let mut listed = self.read(|catalogue| {
+            let mut listed = Vec::new();
+            catalogue.scan(&prefix, |key, payload| {
+                let (file, sha256) = parse_file_key(key, &prefix).ok_or_else(|| strange(key))?;
+                let light: Light = parse_payload(key, payload)?;
+                listed.push(Listed::new(project, file, sha256, light));
+                Ok(())
+            })?;
+            Ok(listed)
+        })?;
+        listing::sort(&mut listed);
+        Ok(listed)
     }
 
     /// All known files of a project, newest version first, then by file name.
-    pub fn rows(&self, _project: &ProjectName) -> Result<Vec<Row>, Error> {
-        unimplemented!()
+    ///
+    /// A file whose sidecar is damaged is among them, with that as its only fact.
+    pub fn rows(&self, project: &ProjectName) -> Result<Vec<Row>, Error> {
+        let mut rows = Vec::new();
+        for listed in self.listing(project)? {
+            match self.row_named(&listed.sha256, &listed.file) {
+                Ok(Some(row)) => rows.push(row),
+                // Its sidecar was taken away by hand, or is being replaced by `verify --repair`.
+                Ok(None) => {
+                    tracing::error!(file = listed.file, sha256 = %listed.sha256, "has lost its sidecar file")
+                }
+                Err(Error::Damaged { path, found }) => {
+                    tracing::error!(file = listed.file, sidecar = %path.display(), "damaged sidecar: {found}");
+                    rows.push(unreadable_row(listed, &found));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(rows)
     }
 
-    /// The file with that digest.
-    pub fn row(&self, _sha256: &Sha256) -> Result<Option<Row>, Error> {
-        unimplemented!()
+    /// The file with that digest; under the name of its first sight where it is known by several.
+    pub fn row(&self, sha256: &Sha256) -> Result<Option<Row>, Error> {
+        let sidecar = recover::find_sidecar(&self.layout, sha256)?;
+        Ok(sidecar.and_then(|sidecar| sidecar.files.first().map(|entry| sidecar.row(entry))))
+    }
+
+    /// The file with that digest and that name.
+    pub fn row_named(&self, sha256: &Sha256, file: &str) -> Result<Option<Row>, Error> {
+        let sidecar = recover::find_sidecar(&self.layout, sha256)?;
+        Ok(sidecar.and_then(|sidecar| sidecar.entry(file).map(|entry| sidecar.row(entry))))
     }
 
     /// The file that was fetched from that URL, for indexes that state no digest.
-    pub fn row_by_url(&self, _url: &str) -> Result<Option<Row>, Error> {
-        unimplemented!()
+    ///
+    /// Where the URL led to other bytes later, this is still the first file.
+    pub fn row_by_url(&self, url: &str) -> Result<Option<Row>, Error> {
+        let Some(sha256) = self.digest(&url_key(url))? else { return Ok(None) };
+        let Some(sidecar) = recover::find_sidecar(&self.layout, &sha256)? else { return Ok(None) };
+        let seen = |entry: &&sidecar::Entry| {
+            entry.sightings.iter().any(|sighting| sighting.url.as_deref() == Some(url))
+        };
+        Ok(sidecar.files.iter().find(seen).map(|entry| sidecar.row(entry)))
+    }
+
+    /// The digest that a file had at first sight on an upstream.
+    ///
+    /// Another digest there under the same name is an incident, not an update.
+    pub fn pinned(&self, upstream: &str, file: &str) -> Result<Option<Sha256>, Error> {
+        self.digest(&pin_key(upstream, file))
     }
 
     /// Where the bytes of a held file lie. The path is only good while the store is open.
-    pub fn blob(&self, _sha256: &Sha256) -> PathBuf {
-        unimplemented!()
+    pub fn blob(&self, sha256: &Sha256) -> PathBuf {
+        self.layout.blob(sha256)
     }
 
     /// The METADATA member of a held wheel.
-    pub fn metadata(&self, _sha256: &Sha256) -> Result<Option<Vec<u8>>, Error> {
-        unimplemented!()
+    pub fn metadata(&self, sha256: &Sha256) -> Result<Option<Vec<u8>>, Error> {
+        match recover::read_bounded(&self.layout.metadata(sha256)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Grows with every change of any row.
+    /// Grows with every change of any row, and from one start of the store to the next.
     pub fn revision(&self) -> u64 {
-        unimplemented!()
+        self.revisions.newest()
     }
 
     /// Changes with every change of a row of that project (within one process).
-    pub fn project_revision(&self, _project: &ProjectName) -> u64 {
-        unimplemented!()
+    pub fn project_revision(&self, project: &ProjectName) -> u64 {
+        self.revisions.of(project)
     }
+
+    fn digest(&self, key: &[u8]) -> Result<Option<Sha256>, Error> {
+        self.read(|catalogue| match catalogue.record(key)? {
+            None => Ok(None),
+            Some(payload) => payload.try_into().map(Sha256).map(Some).map_err(|_| strange(key)),
+        })
+    }
+
+    /// Asks the catalogue; where it shows damage, makes it anew and asks again.
+    fn read<T>(&self, question: impl Fn(&Catalogue) -> Result<T, Fault>) -> Result<T, Error> {
+        let fault = match self.catalogue()?.as_ref().map(&question) {
+            Some(Ok(answer)) => return Ok(answer),
+            Some(Err(fault)) => fault,
+            None => Fault::Refused("it could not be opened anew".to_owned()),
+        };
+        let why = recover::doubt(fault).map_err(|fault| recover::refusal(&self.layout, fault))?;
+        self.renew(|layout| recover::anew(layout, why))?;
+        match self.catalogue()?.as_ref().map(&question) {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(fault)) => Err(recover::refusal(&self.layout, fault)),
+            None => {
+                Err(recover::refusal(&self.layout, Fault::Refused("it could not be opened anew".to_owned())))
+            }
+        }
+    }
+
+    /// The catalogue, opened anew where the last attempt to do so failed.
+    fn catalogue(&self) -> Result<RwLockReadGuard<'_, Option<Catalogue>>, Error> {
+        let catalogue = self.catalogue.read().unwrap_or_else(PoisonError::into_inner);
+        if catalogue.is_some() {
+            return Ok(catalogue);
+        }
+        drop(catalogue);
+        self.renew(recover::open)?;
+        Ok(self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Closes the catalogue and puts another in its place. Nothing is served from it meanwhile.
+    ///
+    /// On a full disk the old one stays: it can still be read.
+    fn renew(
+        &self,
+        open: impl FnOnce(&Layout) -> Result<(Catalogue, Option<Recovery>), Error>,
+    ) -> Result<(), Error> {
+        self.layout.check_space()?;
+        let mut place = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
+        *place = None;
+        let (catalogue, recovery) = open(&self.layout)?;
+        *place = Some(catalogue);
+        drop(place);
+        self.note_recovery(recovery);
+        Ok(())
+    }
+
+    fn note_recovery(&self, recovery: Option<Recovery>) {
+        let Some(recovery) = recovery else { return };
+        let incident = Incident::of_catalogue(&recovery);
+        if let Err(error) = self.put_incident(&incident) {
+            tracing::error!("the incident could not be noted: {error}");
+        }
+        self.revisions.bump_all();
+        *locked(&self.recovery) = Some(recovery);
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let place = self.catalogue.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(catalogue) = place.take() else { return };
+        let sum = catalogue.sum();
+        drop(catalogue);
+        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if writer.ends_clean()
+            && let Err(error) = recover::set_clean(&self.layout, &sum)
+        {
+            tracing::warn!("the next start will list all sidecar files: {error}");
+        }
+    }
+}
+
+/// A lock that a panic elsewhere does not take away: all that stands behind it is valid at any moment.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn parse_payload<T: serde::de::DeserializeOwned>(key: &[u8], payload: &[u8]) -> Result<T, Fault> {
+    serde_json::from_slice(payload).map_err(|_| strange(key))
+}
+
+fn strange(key: &[u8]) -> Fault {
+    Fault::Damaged(format!("record {} does not read as what it should be", key.escape_ascii()))
+}
+
+/// The row of a file whose facts cannot be read: damaged, so that no device is given it.
+fn unreadable_row(listed: Listed, found: &str) -> Row {
+    let facts = Facts {
+        file: listed.file,
+        sha256: listed.sha256,
+        size: listed.size,
+        project: Some(listed.project),
+        version: listed.version,
+        tags: Vec::new(),
+        requires_python: listed.requires_python,
+        requires_dist: Vec::new(),
+        provides_extra: Vec::new(),
+        metadata_sha256: listed.metadata_sha256,
+        gpu: GpuClass::None,
+        members: Vec::new(),
+        compilers: Vec::new(),
+        images: std::collections::BTreeMap::new(),
+        cuda_sources: 0,
+        needed_dlopen: Vec::new(),
+        damage: vec![Damage {
+            code: DamageCode::Damaged,
+            member: None,
+            text: format!("the store's sidecar file {found}; run jetwheel verify --repair"),
+        }],
+    };
+    Row { facts: Arc::new(facts), provenance: listed.provenance, held: listed.held }
 }

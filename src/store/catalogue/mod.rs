@@ -1,0 +1,248 @@
+//! The catalogue in sled: what is known, by project, digest, URL and upstream.
+//!
+//! It holds nothing that the sidecar files do not hold, so it is thrown away at any doubt. sled 0.34 gives reasons
+//! for doubt: damaged files make it panic, lose records in silence, or read flipped bytes. Hence
+//!
+//! - every call into sled stands inside `catch_unwind`, and a panic counts as damage;
+//! - every record carries a checksum, and one record the count and the fingerprint of all others;
+//! - one logical change is one `apply_batch`, then `flush`, and then `sync_data` on an own handle of sled's file,
+//!   for its `flush` does not reach the disk.
+
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+use std::sync::{Mutex, Once, PoisonError};
+
+use fs_err as fs;
+use serde::de::DeserializeOwned;
+
+pub(super) mod record;
+
+use record::{SUM, Sum, seal_json, unseal, unseal_json};
+
+/// Memory for sled's page cache, in bytes. Listings are read front to back, so more of it buys little.
+const CACHE_BYTES: u64 = 4 << 20;
+
+/// The record that says who wrote the rest. It changes whenever records of one version would be misread by another.
+const SCHEMA: &[u8] = b"jetwheel catalogue 1";
+
+/// The key of [`SCHEMA`].
+const SCHEMA_KEY: &[u8] = b"\0schema";
+
+/// Why the catalogue did not answer.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It does not hold what was written to it, or sled could not make sense of its file: make it anew.
+    Damaged(String),
+    /// The disk is full, or failed: sled takes no more writes until it is opened anew.
+    Io(std::io::Error),
+    /// Anything else that sled says.
+    Refused(String),
+}
+
+/// The open catalogue.
+pub(super) struct Catalogue {
+    db: Option<sled::Db>,
+    /// An own handle of sled's one file, for `sync_data`.
+    file: fs::File,
+    sum: Mutex<Sum>,
+}
+
+impl std::fmt::Debug for Catalogue {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Catalogue")
+    }
+}
+
+/// A key with its new value; none removes the record.
+pub(super) type Change = (Vec<u8>, Option<Vec<u8>>);
+
+impl Catalogue {
+    /// Opens the catalogue in a folder, or makes an empty one there, and checks every record.
+    ///
+    /// `visit` sees each key and value, without its checksum, in key order.
+    pub(super) fn open(folder: &Path, mut visit: impl FnMut(&[u8], &[u8])) -> Result<Self, Fault> {
+        let db = guard(|| {
+            sled::Config::new()
+                .path(folder)
+                .cache_capacity(CACHE_BYTES)
+                // All writes are flushed one by one; a flushing thread would only hold the processor awake.
+                .flush_every_ms(None)
+                .open()
+                .map_err(Fault::from)
+        })?;
+        let file = fs::OpenOptions::new().write(true).open(folder.join("db")).map_err(Fault::Io)?;
+        let catalogue = Self { db: Some(db), file, sum: Mutex::new(Sum::default()) };
+        if guard(|| Ok(catalogue.db().is_empty()))? {
+            let (key, value) = (SUM, seal_json(SUM, &Sum::default()));
+            let mut batch = sled::Batch::default();
+            batch.insert(SCHEMA_KEY, SCHEMA);
+            batch.insert(key, value);
+            catalogue.commit(batch)?;
+            return Ok(catalogue);
+        }
+        let (mut stated, mut schema, mut sum) = (None, false, Sum::default());
+        catalogue.each(b"", |key, sealed| {
+            if key == SCHEMA_KEY {
+                schema = sealed == SCHEMA;
+                return Ok(());
+            }
+            let (check, payload) = unseal(key, sealed).ok_or_else(|| bad_record(key))?;
+            if key == SUM {
+                stated = serde_json::from_slice::<Sum>(payload).ok();
+            } else {
+                sum.add(check);
+                visit(key, payload);
+            }
+            Ok(())
+        })?;
+        if !schema {
+            return Err(Fault::Damaged("its schema record is missing or of another version".to_owned()));
+        }
+        if stated != Some(sum) {
+            let records = stated.map_or(0, |stated| stated.records);
+            return Err(Fault::Damaged(format!(
+                "it states {records} records with one fingerprint, and has {} with another",
+                sum.records
+            )));
+        }
+        *catalogue.sum.lock().unwrap_or_else(PoisonError::into_inner) = sum;
+        Ok(catalogue)
+    }
+
+    /// Count and fingerprint of all records.
+    pub(super) fn sum(&self) -> Sum {
+        *self.sum.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One record, without its checksum.
+    pub(super) fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(sealed) = guard(|| self.db().get(key).map_err(Fault::from))? else { return Ok(None) };
+        unseal(key, &sealed).map(|(_, payload)| Some(payload.to_vec())).ok_or_else(|| bad_record(key))
+    }
+
+    /// One record, parsed.
+    pub(super) fn parsed<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, Fault> {
+        let Some(sealed) = guard(|| self.db().get(key).map_err(Fault::from))? else { return Ok(None) };
+        unseal_json(key, &sealed).map(Some).ok_or_else(|| bad_record(key))
+    }
+
+    /// All records whose key begins with a prefix, without their checksums, in key order.
+    pub(super) fn scan(
+        &self,
+        prefix: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        self.each(prefix, |key, sealed| {
+            let (_, payload) = unseal(key, sealed).ok_or_else(|| bad_record(key))?;
+            visit(key, payload)
+        })
+    }
+
+    /// Makes one logical change: durable when this returns, and never there in part.
+    ///
+    /// The values are sealed already. Callers take turns: the sum is read and written here.
+    pub(super) fn apply(&self, changes: Vec<Change>) -> Result<(), Fault> {
+        let mut sum = self.sum();
+        let mut batch = sled::Batch::default();
+        for (key, value) in changes {
+            if let Some(old) = guard(|| self.db().get(&key).map_err(Fault::from))? {
+                let (check, _) = unseal(&key, &old).ok_or_else(|| bad_record(&key))?;
+                sum.remove(check);
+            }
+            if let Some(value) = value {
+                let (check, _) = unseal(&key, &value).ok_or_else(|| bad_record(&key))?;
+                sum.add(check);
+                batch.insert(key, value);
+            } else {
+                batch.remove(key);
+            }
+        }
+        batch.insert(SUM, seal_json(SUM, &sum));
+        self.commit(batch)?;
+        *self.sum.lock().unwrap_or_else(PoisonError::into_inner) = sum;
+        Ok(())
+    }
+
+    fn commit(&self, batch: sled::Batch) -> Result<(), Fault> {
+        guard(|| {
+            self.db().apply_batch(batch)?;
+            self.db().flush()?;
+            Ok(())
+        })?;
+        self.file.file().sync_data().map_err(Fault::Io)
+    }
+
+    fn each(
+        &self,
+        prefix: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        guard(|| {
+            for record in self.db().scan_prefix(prefix) {
+                let (key, sealed) = record?;
+                visit(&key, &sealed)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn db(&self) -> &sled::Db {
+        self.db.as_ref().expect("it is only taken when the catalogue is dropped")
+    }
+}
+
+impl Drop for Catalogue {
+    fn drop(&mut self) {
+        let db = self.db.take();
+        let _it_was_damaged = guard(|| {
+            drop(db);
+            Ok(())
+        });
+    }
+}
+
+impl From<sled::Error> for Fault {
+    fn from(error: sled::Error) -> Self {
+        match error {
+            sled::Error::Io(error) => Self::Io(error),
+            sled::Error::Corruption { .. } => Self::Damaged(error.to_string()),
+            // A damaged configuration file shows itself as an option that does not fit.
+            sled::Error::Unsupported(_) | sled::Error::ReportableBug(_) => Self::Damaged(error.to_string()),
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}
+
+fn bad_record(key: &[u8]) -> Fault {
+    Fault::Damaged(format!("the checksum of record {} is wrong", key.escape_ascii()))
+}
+
+thread_local! {
+    /// Whether a panic of this thread is about to be caught and told in other words.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls into sled; a panic there is damage, and is not printed as a bug of this program.
+fn guard<T>(call: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let loud = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !GUARDED.get() {
+                loud(panic);
+            }
+        }));
+    });
+    let outer = GUARDED.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(call));
+    GUARDED.set(outer);
+    result.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("without a word");
+        Err(Fault::Damaged(format!("sled panicked: {}", text.chars().take(200).collect::<String>())))
+    })
+}

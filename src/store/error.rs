@@ -1,0 +1,107 @@
+//! Why the store could not do what was asked.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::digest::Sha256;
+
+/// Why the store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another process has the store open.
+    #[error("{}: the store is in use by {}", .dir.display(), holder(.pid.as_ref(), .command.as_deref()))]
+    InUse {
+        /// The data folder.
+        dir: PathBuf,
+        /// The process that holds it, where its lock file says so.
+        pid: Option<u32>,
+        /// The command that the process runs, where its lock file says so.
+        command: Option<String>,
+    },
+    /// The folder is no store, or that of another version.
+    #[error("{}: {found}", .path.display())]
+    Format {
+        /// The file that says which format the store has.
+        path: PathBuf,
+        /// What was found, and what was expected.
+        found: String,
+    },
+    /// The file system refused.
+    #[error("{}", .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The disk is too full to take anything in; what is there is still served.
+    #[error("{}: {free} bytes are free on the disk, and the store keeps a reserve of {reserve} bytes", .dir.display())]
+    Full {
+        /// The data folder.
+        dir: PathBuf,
+        /// Free space, in bytes.
+        free: u64,
+        /// What has to stay free, in bytes.
+        reserve: u64,
+    },
+    /// A file of the store does not hold what was written to it.
+    #[error("{}: {found}; `jetwheel verify --repair` mends what can be mended", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found, and what was expected.
+        found: String,
+    },
+    /// The catalogue could not be used, although its folder could.
+    #[error("{}: the catalogue refused: {found}", .path.display())]
+    Catalogue {
+        /// The folder of the catalogue.
+        path: PathBuf,
+        /// What sled said.
+        found: String,
+    },
+    /// The facts cannot be kept under the name that they state.
+    #[error("{file:?}: {found}")]
+    Name {
+        /// The file name, cut after 80 characters.
+        file: String,
+        /// What is wrong with it.
+        found: &'static str,
+    },
+    /// The bytes at hand are not those that the facts speak of.
+    #[error("{file}: {found}")]
+    Mismatch {
+        /// The file name.
+        file: String,
+        /// What was found, and what was expected.
+        found: String,
+    },
+    /// No file with that digest is known.
+    #[error("no file with sha256 {0} is known")]
+    Unknown(Sha256),
+}
+
+impl Error {
+    /// Names the file or folder of an error of the file system.
+    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { path, source }
+    }
+}
+
+/// Whether the disk or a quota is full.
+pub(super) fn says_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::WriteZero
+    )
+}
+
+fn holder(pid: Option<&u32>, command: Option<&str>) -> String {
+    match (pid, command) {
+        (Some(pid), Some(command)) => format!("process {pid} ({command})"),
+        (Some(pid), None) => format!("process {pid}"),
+        (None, _) => "another jetwheel process".to_owned(),
+    }
+}

@@ -1,0 +1,215 @@
+//! The data folder: what lies where, whose it is, and how a file in it becomes durable.
+//!
+//! ```text
+//! FORMAT                           version of all that follows
+//! lock                             held (flock) by the one process that has the store open; says which
+//! blobs/sha256/ab/<64 hex>.whl     the wheel, byte for byte as fetched
+//! blobs/sha256/ab/<64 hex>.json    its sidecar: facts and provenance
+//! blobs/sha256/ab/<64 hex>.metadata  its METADATA member
+//! catalogue/                       sled; can be made anew from the sidecars
+//! CLEAN                            what the catalogue held when it was last closed; absent while it is written to
+//! spool/                           temporary files, swept at open
+//! quarantine/                      damaged blobs that `verify --repair` moved aside
+//! incidents.jsonl                  what upstreams and disks did wrong, one JSON object a line
+//! ```
+
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use super::Error;
+use crate::digest::Sha256;
+
+/// Version of the data folder's layout that this program reads and writes.
+const FORMAT: u32 = 1;
+
+/// What has to stay free on the disk, in bytes: sled refuses all writes after it has once run out of space,
+/// and needs two of its segments (512 KiB each) and a snapshot to be opened anew.
+pub(super) const RESERVE: u64 = 4 << 20;
+
+/// The longest lock or FORMAT file that is read, in bytes.
+const LONGEST_NOTE: u64 = 4096;
+
+/// The paths of one data folder.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    pub(super) dir: PathBuf,
+}
+
+impl Layout {
+    pub(super) fn catalogue(&self) -> PathBuf {
+        self.dir.join("catalogue")
+    }
+
+    pub(super) fn clean(&self) -> PathBuf {
+        self.dir.join("CLEAN")
+    }
+
+    pub(super) fn spool(&self) -> PathBuf {
+        self.dir.join("spool")
+    }
+
+    pub(super) fn quarantine(&self) -> PathBuf {
+        self.dir.join("quarantine")
+    }
+
+    pub(super) fn incidents(&self) -> PathBuf {
+        self.dir.join("incidents.jsonl")
+    }
+
+    pub(super) fn blobs(&self) -> PathBuf {
+        self.dir.join("blobs/sha256")
+    }
+
+    pub(super) fn shard(&self, sha256: &Sha256) -> PathBuf {
+        let [first, ..] = sha256.0;
+        self.blobs().join(format!("{first:02x}"))
+    }
+
+    pub(super) fn blob(&self, sha256: &Sha256) -> PathBuf {
+        self.shard(sha256).join(format!("{sha256}.whl"))
+    }
+
+    pub(super) fn sidecar(&self, sha256: &Sha256) -> PathBuf {
+        self.shard(sha256).join(format!("{sha256}.json"))
+    }
+
+    pub(super) fn metadata(&self, sha256: &Sha256) -> PathBuf {
+        self.shard(sha256).join(format!("{sha256}.metadata"))
+    }
+
+    /// Makes the folder where it is missing, takes its lock, checks its format and sweeps its spool.
+    pub(super) fn claim(dir: &Path) -> Result<(Self, fs::File), Error> {
+        fs::create_dir_all(dir).map_err(Error::io(dir))?;
+        let layout = Self { dir: dir.to_owned() };
+        let lock = layout.lock()?;
+        layout.check_format()?;
+        let spool = layout.spool();
+        if spool.is_dir() {
+            for entry in fs::read_dir(&spool).map_err(Error::io(&spool))? {
+                let entry = entry.map_err(Error::io(&spool))?;
+                if entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
+                    fs::remove_file(entry.path()).map_err(Error::io(&entry.path()))?;
+                }
+            }
+        }
+        for made in [&spool, &layout.blobs()] {
+            fs::create_dir_all(made).map_err(Error::io(made))?;
+        }
+        sync_folder(&layout.dir.join("blobs"))?;
+        sync_folder(&layout.dir)?;
+        Ok((layout, lock))
+    }
+
+    /// Takes the lock, or says who has it. The kernel frees it when the process ends, however that happens.
+    fn lock(&self) -> Result<fs::File, Error> {
+        let path = self.dir.join("lock");
+        let mut file = fs::OpenOptions::new()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(Error::io(&path))?;
+        match file.file().try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                let mut note = String::new();
+                let _unreadable = (&mut file).take(LONGEST_NOTE).read_to_string(&mut note);
+                let mut lines = note.lines();
+                let pid = lines.next().and_then(|line| line.parse().ok());
+                let command = lines.next().filter(|line| !line.is_empty()).map(str::to_owned);
+                return Err(Error::InUse { dir: self.dir.clone(), pid, command });
+            }
+            Err(std::fs::TryLockError::Error(source)) => return Err(Error::Io { path, source }),
+        }
+        // The note is for people alone, so a full disk does not matter here.
+        let verb = std::env::args().find(|word| VERBS.contains(&word.as_str())).unwrap_or_default();
+        let note = format!("{}\njetwheel {verb}\n", std::process::id());
+        let _unsaid = file
+            .rewind()
+            .and_then(|()| file.write_all(note.as_bytes()))
+            .and_then(|()| file.set_len(note.len() as u64));
+        Ok(file)
+    }
+
+    /// Reads FORMAT, or writes it to a folder that holds no store yet.
+    fn check_format(&self) -> Result<(), Error> {
+        let path = self.dir.join("FORMAT");
+        let mut text = String::new();
+        match fs::File::open(&path) {
+            Ok(file) => {
+                file.take(LONGEST_NOTE).read_to_string(&mut text).map_err(Error::io(&path))?;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let ours = [self.dir.join("blobs"), self.catalogue(), self.spool()];
+                if let Some(stranger) = ours.iter().find(|path| path.exists()) {
+                    let found = format!(
+                        "is missing, but {} is there; in a folder that is a jetwheel store it holds the line {FORMAT}",
+                        stranger.display()
+                    );
+                    return Err(Error::Format { path, found });
+                }
+                return write_durably(&self.dir, &path, format!("{FORMAT}\n").as_bytes());
+            }
+            Err(error) => return Err(Error::io(&path)(error)),
+        }
+        match text.trim().parse() {
+            Ok(FORMAT) => Ok(()),
+            Ok(other) => {
+                let found: String = format!("is {other:?}; this program reads format {FORMAT}");
+                Err(Error::Format { path, found })
+            }
+            Err::<u32, _>(_) => {
+                let start: String = text.chars().take(40).collect();
+                Err(Error::Format { path, found: format!("holds {start:?}, expected the line {FORMAT}") })
+            }
+        }
+    }
+
+    /// Fails where the disk is so full that a write could break the catalogue.
+    pub(super) fn check_space(&self) -> Result<(), Error> {
+        let disk = rustix::fs::statvfs(&self.dir).map_err(|error| Error::io(&self.dir)(error.into()))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free < RESERVE {
+            return Err(Error::Full { dir: self.dir.clone(), free, reserve: RESERVE });
+        }
+        Ok(())
+    }
+}
+
+/// Verbs that open the store, for the note in the lock file.
+const VERBS: [&str; 8] = ["add", "sync", "serve", "explain", "resolve", "verify", "rebuild", "quickstart"];
+
+/// Writes a file so that it is there whole, or not at all, whenever the power goes.
+///
+/// The temporary file lies in `folder`, which must be in the same file system.
+pub(super) fn write_durably(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    write_whole(folder, path, bytes)?;
+    sync_folder(path.parent().unwrap_or(folder))
+}
+
+/// As [`write_durably`], but the name itself is durable only after a [`sync_folder`].
+pub(super) fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut file = tempfile::Builder::new().prefix("new-").tempfile_in(folder).map_err(Error::io(folder))?;
+    file.write_all(bytes).map_err(Error::io(path))?;
+    persist(file, path)
+}
+
+/// Makes a temporary file durable under its name; the name is durable only after a [`sync_folder`].
+pub(super) fn persist(file: tempfile::NamedTempFile, path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::PermissionsExt as _;
+    // Temporary files are for their owner alone; what is kept may be read by a backup.
+    file.as_file()
+        .set_permissions(std::fs::Permissions::from_mode(0o644))
+        .and_then(|()| file.as_file().sync_all())
+        .map_err(Error::io(path))?;
+    file.persist(path).map_err(|error| Error::io(path)(error.error))?;
+    Ok(())
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
+    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io(folder))
+}

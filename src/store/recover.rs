@@ -1,0 +1,367 @@
+//! Opens the catalogue, and makes it anew from the sidecar files at any doubt.
+//!
+//! What finds what:
+//!
+//! - a flipped bit, a cut or missing file of sled's: sled's own error or panic, the schema record, a record's
+//!   checksum, or count and fingerprint of all records, which are all read at every open;
+//! - an older but consistent state of sled's file: `CLEAN`, which states the fingerprint at the last orderly end.
+//!   Where it agrees, no folder is listed and no sidecar read;
+//! - after any other end (`CLEAN` is removed at the first write): the sidecar files are listed, and the time, length
+//!   and inode of each are compared with what its record was made from. One sidecar may be ahead, that of the change
+//!   that was cut short, since writers take turns; its record is made up for. More than one is doubt.
+//!
+//! On doubt the folder is moved to `catalogue.damaged`, and all records are made from the sidecar files.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZero;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use fs_err as fs;
+
+use super::catalogue::record::{
+    Counts, Indexed, Light, Stamp, Sum, counts_key, digest_key, file_key, pin_key, seal, seal_json, url_key,
+};
+use super::catalogue::{Catalogue, Change, Fault};
+use super::error::says_full;
+use super::layout::{Layout, sync_folder, write_durably};
+use super::sidecar::{self, Sidecar};
+use super::{Error, Recovery};
+use crate::digest::Sha256;
+use crate::wheel::ProjectName;
+
+/// How many sidecar files are in memory at once while the catalogue is made anew.
+const SIDECARS_AT_ONCE: usize = 256;
+
+/// Opens the catalogue, made anew where there is any doubt.
+pub(super) fn open(layout: &Layout) -> Result<(Catalogue, Option<Recovery>), Error> {
+    let folder = layout.catalogue();
+    let clean = read_clean(layout);
+    let mut known: HashMap<Sha256, Stamp> = HashMap::new();
+    let opened = Catalogue::open(&folder, |key, payload| {
+        if clean.is_none()
+            && let Some((&b'd', digest)) = key.split_first()
+            && let Ok(digest) = digest.try_into()
+            && let Ok(indexed) = serde_json::from_slice::<Indexed>(payload)
+        {
+            known.insert(Sha256(digest), indexed.stamp);
+        }
+    });
+    let catalogue = match opened {
+        Ok(catalogue) => catalogue,
+        Err(fault) => match doubt(fault) {
+            Ok(why) => return anew(layout, why),
+            Err(fault) => return Err(refusal(layout, fault)),
+        },
+    };
+    let sum = catalogue.sum();
+    let why = match clean {
+        Some(clean) if clean == sum => return Ok((catalogue, None)),
+        Some(_) if sum.records == 0 => "it is missing".to_owned(),
+        Some(clean) => {
+            format!("it was closed with {} records, and opens with {}", clean.records, sum.records)
+        }
+        None => match catch_up(layout, &catalogue, known)? {
+            None => return Ok((catalogue, None)),
+            Some(why) => why,
+        },
+    };
+    drop(catalogue);
+    anew(layout, why)
+}
+
+/// Compares the records with the sidecar files after an end without order; says what gives doubt.
+fn catch_up(
+    layout: &Layout,
+    catalogue: &Catalogue,
+    mut known: HashMap<Sha256, Stamp>,
+) -> Result<Option<String>, Error> {
+    let rows = known.len();
+    let mut ahead = Vec::new();
+    let mut sidecars = 0_u64;
+    list(layout, |sha256, stamp| {
+        sidecars += 1;
+        if known.remove(&sha256) != Some(stamp) {
+            ahead.push((sha256, stamp));
+        }
+    })?;
+    if rows == 0 && sidecars > 1 {
+        return Ok(Some("it is missing".to_owned()));
+    }
+    if !known.is_empty() {
+        return Ok(Some(format!("{} of its files have no sidecar", known.len())));
+    }
+    match ahead.as_slice() {
+        [] => Ok(None),
+        [(sha256, stamp)] => {
+            if let Ok(sidecar) = read_sidecar(layout, sha256) {
+                let mut counts = BTreeMap::new();
+                let outcome = changes(catalogue, sha256, &sidecar, *stamp, &mut counts)
+                    .and_then(|changes| catalogue.apply(with_counts(changes, counts)));
+                match outcome.map_err(doubt) {
+                    Ok(()) => {}
+                    Err(Ok(why)) => return Ok(Some(why)),
+                    Err(Err(fault)) => return Err(refusal(layout, fault)),
+                }
+            }
+            Ok(None)
+        }
+        more => Ok(Some(format!("it lacks the newest state of {} of {sidecars} files", more.len()))),
+    }
+}
+
+/// Moves the catalogue aside and makes it anew from the sidecar files.
+pub(super) fn anew(layout: &Layout, why: String) -> Result<(Catalogue, Option<Recovery>), Error> {
+    layout.check_space()?;
+    let folder = layout.catalogue();
+    let aside = layout.dir.join("catalogue.damaged");
+    tracing::warn!(catalogue = %folder.display(), "the catalogue is made anew from the sidecar files: {why}");
+    if folder.exists() {
+        if aside.exists() {
+            fs::remove_dir_all(&aside).map_err(Error::io(&aside))?;
+        }
+        fs::rename(&folder, &aside).map_err(Error::io(&folder))?;
+    }
+    set_dirty(layout)?;
+    let (catalogue, recovery) = fill(layout, why)?;
+    tracing::warn!(files = recovery.files, "the catalogue is whole again");
+    Ok((catalogue, Some(recovery)))
+}
+
+/// Makes a catalogue where none is.
+pub(super) fn fill(layout: &Layout, why: String) -> Result<(Catalogue, Recovery), Error> {
+    let refused = |fault| refusal(layout, fault);
+    let catalogue = Catalogue::open(&layout.catalogue(), |_, _| {}).map_err(refused)?;
+    let mut all = Vec::new();
+    list(layout, |sha256, stamp| all.push((sha256, stamp)))?;
+    let mut recovery = Recovery { why, files: 0, unreadable: Vec::new() };
+    let mut counts = BTreeMap::new();
+    for some in all.chunks(SIDECARS_AT_ONCE) {
+        let mut batch = Vec::new();
+        for ((sha256, stamp), sidecar) in some.iter().zip(read_sidecars(layout, some)) {
+            match sidecar {
+                Ok(sidecar) => {
+                    recovery.files += sidecar.files.len() as u64;
+                    batch
+                        .extend(changes(&catalogue, sha256, &sidecar, *stamp, &mut counts).map_err(refused)?);
+                }
+                Err(Error::Damaged { path, found }) => {
+                    tracing::error!(sidecar = %path.display(), "left out of the catalogue: {found}");
+                    recovery.unreadable.push(*sha256);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        catalogue.apply(batch).map_err(refused)?;
+    }
+    catalogue.apply(with_counts(Vec::new(), counts)).map_err(refused)?;
+    sync_folder(&layout.catalogue())?;
+    sync_folder(&layout.dir)?;
+    Ok((catalogue, recovery))
+}
+
+/// Reads sidecar files on all processors, in the order given.
+fn read_sidecars(layout: &Layout, some: &[(Sha256, Stamp)]) -> Vec<Result<Sidecar, Error>> {
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let share = some.len().div_ceil(workers).max(1);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = some
+            .chunks(share)
+            .map(|part| {
+                scope.spawn(move || {
+                    part.iter().map(|(sha256, _)| read_sidecar(layout, sha256)).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("reading and parsing a file does not panic"))
+            .collect()
+    })
+}
+
+/// Lists the sidecar files of all blobs, each with its state.
+pub(super) fn list(layout: &Layout, mut visit: impl FnMut(Sha256, Stamp)) -> Result<(), Error> {
+    for_each_file(layout, "json", |sha256, path| {
+        // A sidecar is replaced by a rename, so one that was listed is there.
+        visit(sha256, stamp(path)?);
+        Ok(())
+    })
+}
+
+/// Visits the files with that extension beside the blobs, in no order. Names that are no digest are passed over.
+pub(super) fn for_each_file(
+    layout: &Layout,
+    extension: &str,
+    mut visit: impl FnMut(Sha256, &Path) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let blobs = layout.blobs();
+    for shard in fs::read_dir(&blobs).map_err(Error::io(&blobs))? {
+        let shard = shard.map_err(Error::io(&blobs))?.path();
+        if !shard.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(&shard).map_err(Error::io(&shard))? {
+            let path = entry.map_err(Error::io(&shard))?.path();
+            let digest = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+            if let Some(sha256) = digest
+                && path.extension().is_some_and(|found| found == extension)
+                && path.parent() == Some(&layout.shard(&sha256))
+            {
+                visit(sha256, &path)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The state of a sidecar file.
+pub(super) fn stamp(path: &Path) -> Result<Stamp, Error> {
+    let found = fs::symlink_metadata(path).map_err(Error::io(path))?;
+    let changed_ns = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
+    Ok(Stamp { changed_ns, len: found.len(), inode: found.ino() })
+}
+
+/// Reads the sidecar file of a digest; none where there is no such file.
+pub(super) fn find_sidecar(layout: &Layout, sha256: &Sha256) -> Result<Option<Sidecar>, Error> {
+    match read_sidecar(layout, sha256) {
+        Ok(sidecar) => Ok(Some(sidecar)),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn read_sidecar(layout: &Layout, sha256: &Sha256) -> Result<Sidecar, Error> {
+    let path = layout.sidecar(sha256);
+    let bytes = read_bounded(&path)?;
+    Sidecar::parse(&bytes, sha256).map_err(|error| Error::Damaged { path, found: error.to_string() })
+}
+
+/// Reads a file beside a blob whole, up to the longest that is written there.
+pub(super) fn read_bounded(path: &Path) -> Result<Vec<u8>, Error> {
+    use std::io::Read as _;
+    let file = fs::File::open(path).map_err(Error::io(path))?;
+    let mut bytes = Vec::new();
+    file.take(sidecar::LONGEST + 1).read_to_end(&mut bytes).map_err(Error::io(path))?;
+    if bytes.len() as u64 > sidecar::LONGEST {
+        let found = format!("is longer than {} bytes", sidecar::LONGEST);
+        return Err(Error::Damaged { path: path.to_owned(), found });
+    }
+    Ok(bytes)
+}
+
+/// The changes that make the catalogue say what a sidecar says. `counts` collects those of the projects concerned.
+pub(super) fn changes(
+    catalogue: &Catalogue,
+    sha256: &Sha256,
+    sidecar: &Sidecar,
+    stamp: Stamp,
+    counts: &mut BTreeMap<ProjectName, Counts>,
+) -> Result<Vec<Change>, Fault> {
+    let mut changes = Vec::new();
+    let mut files = Vec::new();
+    for entry in &sidecar.files {
+        let facts = &entry.facts;
+        let Some(project) = &facts.project else { continue };
+        let key = file_key(project, &facts.file, sha256);
+        let before: Option<Light> = catalogue.parsed(&key)?;
+        let count = match counts.entry(project.clone()) {
+            std::collections::btree_map::Entry::Occupied(count) => count.into_mut(),
+            std::collections::btree_map::Entry::Vacant(place) => {
+                place.insert(catalogue.parsed(&counts_key(project))?.unwrap_or_default())
+            }
+        };
+        count.files += u64::from(before.is_none());
+        if before.is_some_and(|before| before.held) {
+            count.held = count.held.saturating_sub(1);
+        }
+        count.held += u64::from(sidecar.held);
+        let light = Light {
+            size: facts.size,
+            version: facts.version.clone(),
+            requires_python: facts.requires_python.clone(),
+            metadata_sha256: facts.metadata_sha256,
+            provenance: entry.provenance.clone(),
+            held: sidecar.held,
+        };
+        let value = seal_json(&key, &light);
+        changes.push((key, Some(value)));
+        for sighting in &entry.sightings {
+            if let Some(url) = sighting.url.as_ref().filter(|_| sighting.first_at_url) {
+                let key = url_key(url);
+                let value = seal(&key, &sha256.0);
+                changes.push((key, Some(value)));
+            }
+            if sighting.pinned {
+                let key = pin_key(&sighting.upstream, &facts.file);
+                let value = seal(&key, &sha256.0);
+                changes.push((key, Some(value)));
+            }
+        }
+        files.push((project.clone(), facts.file.clone()));
+    }
+    let key = digest_key(sha256);
+    let value = seal_json(&key, &Indexed { stamp, files });
+    changes.push((key, Some(value)));
+    Ok(changes)
+}
+
+/// Adds the changes of the projects' counts.
+pub(super) fn with_counts(mut changes: Vec<Change>, counts: BTreeMap<ProjectName, Counts>) -> Vec<Change> {
+    changes.extend(counts.into_iter().map(|(project, counts)| {
+        let key = counts_key(&project);
+        let value = seal_json(&key, &counts);
+        (key, Some(value))
+    }));
+    changes
+}
+
+/// Why a fault means that the catalogue has to be made anew, if it does.
+pub(super) fn doubt(fault: Fault) -> Result<String, Fault> {
+    use std::io::ErrorKind;
+    match fault {
+        Fault::Damaged(why) => Ok(why),
+        Fault::Io(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+            ) =>
+        {
+            Ok(format!("sled could not read it: {error}"))
+        }
+        other => Err(other),
+    }
+}
+
+/// A fault in words for whoever called the store.
+pub(super) fn refusal(layout: &Layout, fault: Fault) -> Error {
+    let path = layout.catalogue();
+    match fault {
+        Fault::Io(error) if says_full(&error) => match layout.check_space() {
+            Err(full) => full,
+            Ok(()) => Error::Io { path, source: error },
+        },
+        Fault::Io(source) => Error::Io { path, source },
+        Fault::Damaged(found) | Fault::Refused(found) => Error::Catalogue { path, found },
+    }
+}
+
+fn read_clean(layout: &Layout) -> Option<Sum> {
+    serde_json::from_slice(&read_bounded(&layout.clean()).ok()?).ok()
+}
+
+/// Notes what the catalogue holds at an orderly end.
+pub(super) fn set_clean(layout: &Layout, sum: &Sum) -> Result<(), Error> {
+    let note = serde_json::to_vec(sum).expect("numbers are always JSON");
+    write_durably(&layout.spool(), &layout.clean(), &note)
+}
+
+/// Takes the note of an orderly end away, before anything is written.
+pub(super) fn set_dirty(layout: &Layout) -> Result<(), Error> {
+    let path = layout.clean();
+    match fs::remove_file(&path) {
+        Ok(()) => sync_folder(&layout.dir),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io(&path)(error)),
+    }
+}

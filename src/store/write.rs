@@ -1,0 +1,219 @@
+//! Taking in: blob, METADATA member, sidecar, row, each durable before the next is begun.
+
+use std::collections::BTreeMap;
+
+use fs_err as fs;
+
+use super::catalogue::Catalogue;
+use super::catalogue::Fault;
+use super::catalogue::record::{pin_key, url_key};
+use super::layout::{Layout, persist, sync_folder, write_whole};
+use super::sidecar::{News, Sidecar};
+use super::{Error, Provenance, Put, Store, locked, recover};
+use crate::digest::Sha256;
+use crate::wheel::{Facts, ProjectName};
+
+/// The longest file name that is taken, in bytes: that of Linux file systems, which pip writes it to.
+const LONGEST_NAME: usize = 255;
+
+/// The longest name of an upstream, and the longest URL, that is taken, in bytes.
+const LONGEST_ORIGIN: usize = 8192;
+
+/// What writers have to know; they take turns by its lock.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// Whether the note of an orderly end was taken away.
+    dirty: bool,
+    /// Whether sled refused a write: it then takes none until it is opened anew.
+    refused: bool,
+}
+
+impl Writer {
+    pub(super) fn new(layout: &Layout) -> Self {
+        Self { dirty: !layout.clean().exists(), refused: false }
+    }
+
+    /// Whether the catalogue agrees with the sidecars now, and that has to be noted.
+    pub(super) fn ends_clean(&self) -> bool {
+        self.dirty && !self.refused
+    }
+}
+
+impl Store {
+    /// Takes in a wheel with its bytes: durable when this returns.
+    ///
+    /// `metadata` is the METADATA member, byte for byte. The spooled file's digest is `facts.sha256`; the caller has computed it.
+    /// Upgrades a row that had facts alone. The provenance of first sight stays, except for yanks.
+    pub fn put(
+        &self,
+        spooled: tempfile::NamedTempFile,
+        facts: &Facts,
+        metadata: &[u8],
+        provenance: &Provenance,
+    ) -> Result<Put, Error> {
+        check(facts, provenance)?;
+        let mismatch = |found| Error::Mismatch { file: facts.file.clone(), found };
+        let len = spooled.as_file().metadata().map_err(Error::io(spooled.path()))?.len();
+        if len != facts.size {
+            return Err(mismatch(format!("the spooled file has {len} bytes, expected {}", facts.size)));
+        }
+        if let Some(stated) = facts.metadata_sha256
+            && stated != Sha256::of(metadata)
+        {
+            return Err(mismatch(format!("the METADATA at hand has not the digest {stated}")));
+        }
+        self.layout.check_space()?;
+        self.put_blob(spooled, facts, metadata)?;
+        self.see(facts, provenance, true)
+    }
+
+    /// Takes in the facts of a wheel whose bytes are not kept.
+    ///
+    /// Where its bytes are kept already, they and their facts stay.
+    pub fn put_facts(&self, facts: &Facts, provenance: &Provenance) -> Result<Put, Error> {
+        check(facts, provenance)?;
+        self.layout.check_space()?;
+        let shard = self.layout.shard(&facts.sha256);
+        self.make_shard(&shard)?;
+        self.see(facts, provenance, false)
+    }
+
+    /// Updates what the upstream says of a known file: yanked, gone since.
+    ///
+    /// Only the upstream of the first sight has a say; nothing happens where `provenance` names another.
+    pub fn put_provenance(&self, sha256: &Sha256, provenance: &Provenance) -> Result<(), Error> {
+        self.change(sha256, |_, sidecar| {
+            let mut sidecar = sidecar.ok_or(Error::Unknown(*sha256))?;
+            sidecar.files.iter_mut().for_each(|entry| entry.update(provenance));
+            Ok(sidecar)
+        })?;
+        Ok(())
+    }
+
+    /// Makes blob and METADATA member durable. Only one of equal files is written.
+    fn put_blob(
+        &self,
+        spooled: tempfile::NamedTempFile,
+        facts: &Facts,
+        metadata: &[u8],
+    ) -> Result<(), Error> {
+        let sha256 = &facts.sha256;
+        let (blob, member, shard) =
+            (self.layout.blob(sha256), self.layout.metadata(sha256), self.layout.shard(sha256));
+        self.make_shard(&shard)?;
+        let held = matches!(recover::find_sidecar(&self.layout, sha256), Ok(Some(sidecar)) if sidecar.held);
+        if !held || fs::metadata(&blob).map_or(true, |found| found.len() != facts.size) {
+            persist(spooled, &blob)?;
+        }
+        if !held || recover::read_bounded(&member).map_or(true, |found| found != metadata) {
+            write_whole(&self.layout.spool(), &member, metadata)?;
+        }
+        sync_folder(&shard)
+    }
+
+    fn make_shard(&self, shard: &std::path::Path) -> Result<(), Error> {
+        if !shard.is_dir() {
+            fs::create_dir_all(shard).map_err(Error::io(shard))?;
+            sync_folder(&self.layout.blobs())?;
+        }
+        Ok(())
+    }
+
+    /// Notes a sight of a file in its sidecar and its rows.
+    fn see(&self, facts: &Facts, provenance: &Provenance, held: bool) -> Result<Put, Error> {
+        let mut put = Put::New;
+        self.change(&facts.sha256, |catalogue, sidecar| {
+            let mut sidecar = sidecar.unwrap_or(Sidecar { held: false, files: Vec::new() });
+            if sidecar.entry(&facts.file).is_some() && sidecar.held >= held {
+                put = Put::Known;
+            }
+            let asked = |fault| recover::refusal(&self.layout, fault);
+            let url = provenance.url.as_deref();
+            let news = News {
+                pinned: catalogue
+                    .record(&pin_key(&provenance.upstream, &facts.file))
+                    .map_err(asked)?
+                    .is_none(),
+                first_at_url: match url {
+                    Some(url) => catalogue.record(&url_key(url)).map_err(asked)?.is_none(),
+                    None => false,
+                },
+            };
+            sidecar.see(facts, provenance, held, news);
+            Ok(sidecar)
+        })?;
+        Ok(put)
+    }
+
+    /// Replaces a sidecar, and the rows that follow from it. Nothing is written where nothing changes.
+    pub(super) fn change(
+        &self,
+        sha256: &Sha256,
+        edit: impl FnOnce(&Catalogue, Option<Sidecar>) -> Result<Sidecar, Error>,
+    ) -> Result<(), Error> {
+        let mut writer = locked(&self.writer);
+        if writer.refused {
+            self.renew(recover::open)?;
+            writer.refused = false;
+        }
+        let before = match recover::find_sidecar(&self.layout, sha256) {
+            Ok(before) => before,
+            Err(Error::Damaged { path, found }) => {
+                tracing::warn!(sidecar = %path.display(), "is replaced: {found}");
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        // Pins are asked for before anything is written; damage found here is mended by the read.
+        self.read(|catalogue| catalogue.record(super::catalogue::record::SUM))?;
+        let place = self.catalogue()?;
+        let Some(catalogue) = place.as_ref() else {
+            return Err(recover::refusal(
+                &self.layout,
+                Fault::Refused("it could not be opened anew".to_owned()),
+            ));
+        };
+        let after = edit(catalogue, before.clone())?;
+        if before.as_ref() == Some(&after) {
+            return Ok(());
+        }
+        if !writer.dirty {
+            recover::set_dirty(&self.layout)?;
+            writer.dirty = true;
+        }
+        let path = self.layout.sidecar(sha256);
+        write_whole(&self.layout.spool(), &path, &after.render())?;
+        // From here on the sidecar may be ahead of its row.
+        writer.refused = true;
+        sync_folder(&self.layout.shard(sha256))?;
+        let mut counts = BTreeMap::new();
+        let stamp = recover::stamp(&path)?;
+        recover::changes(catalogue, sha256, &after, stamp, &mut counts)
+            .and_then(|changes| catalogue.apply(recover::with_counts(changes, counts)))
+            .map_err(|fault| recover::refusal(&self.layout, fault))?;
+        writer.refused = false;
+        let projects = after.files.iter().filter_map(|entry| entry.facts.project.as_ref());
+        self.revisions.bump(projects.collect::<Vec<&ProjectName>>());
+        Ok(())
+    }
+}
+
+/// Checks what becomes part of a key, a path or a URL. The lists of facts are the inspector's part.
+fn check(facts: &Facts, provenance: &Provenance) -> Result<(), Error> {
+    let file = &facts.file;
+    let refuse = |found| Err(Error::Name { file: file.chars().take(80).collect(), found });
+    if file.is_empty() || file.len() > LONGEST_NAME {
+        return refuse("a file name has 1 to 255 bytes");
+    }
+    if file.starts_with('.') || file.contains(['/', '\\']) || file.chars().any(char::is_control) {
+        return refuse("a file name begins with no dot and has no slashes or control characters");
+    }
+    if facts.project.is_none() {
+        return refuse("only wheels are kept, and this is none by its name");
+    }
+    let origin = [Some(&provenance.upstream), provenance.url.as_ref()];
+    if origin.iter().flatten().any(|text| text.len() > LONGEST_ORIGIN || text.chars().any(char::is_control)) {
+        return refuse("its upstream or URL is longer than 8192 bytes or has control characters");
+    }
+    Ok(())
+}
