@@ -26,6 +26,7 @@ mod health;
 mod in_force;
 mod log;
 mod lru;
+mod outbox;
 mod pages;
 mod path;
 mod range;
@@ -121,14 +122,17 @@ impl Server {
                 let (builder, state, watcher) =
                     (Arc::clone(&builder), Arc::clone(&state), graceful.watcher());
                 tokio::spawn(async move {
+                    let outbox = outbox::Outbox::default();
+                    let watched = watch(stream, outbox.clone(), limits.stall);
                     let service = service_fn(move |request| {
-                        let state = Arc::clone(&state);
+                        let (state, outbox) = (Arc::clone(&state), outbox.clone());
                         async move {
-                            Ok::<_, std::convert::Infallible>(router::respond(state, request, from).await)
+                            Ok::<_, std::convert::Infallible>(
+                                router::respond(state, request, from, &outbox).await,
+                            )
                         }
                     });
-                    let connection =
-                        builder.serve_connection(watch(stream, limits.stall), service).into_owned();
+                    let connection = builder.serve_connection(watched, service).into_owned();
                     if let Err(error) = watcher.watch(connection).await {
                         tracing::debug!(%error, %from, "a connection ended badly");
                     }
@@ -155,6 +159,7 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
+        .writev(true) // the outbox needs a body's buffers as they are
         .max_buf_size(HEAD_SIZE)
         .max_headers(HEAD_FIELDS);
     builder
@@ -165,8 +170,8 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-fn watch(stream: TcpStream, stall: Duration) -> TokioIo<watched::Watched> {
+fn watch(stream: TcpStream, outbox: outbox::Outbox, stall: Duration) -> TokioIo<watched::Watched> {
     // Answers are written whole; waiting for more to send would only delay them.
     let _only_slower_without = stream.set_nodelay(true);
-    TokioIo::new(watched::Watched::new(stream, stall))
+    TokioIo::new(watched::Watched::new(stream, outbox, stall))
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use http::header::{self, HeaderName};
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response, Version};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use super::body::Body;
 use super::log::{Line, Logged};
+use super::outbox::Outbox;
 use super::path::{self, Route};
 use super::refusal::Refusal;
 use super::reply::Reply;
@@ -31,7 +32,9 @@ pub(super) async fn respond(
     state: Arc<State>,
     request: Request<Incoming>,
     from: SocketAddr,
+    outbox: &Outbox,
 ) -> Response<Logged> {
+    let version = request.version();
     let line = Line::begin(request.method().clone(), request.uri().path(), from);
     let head = request.method() == Method::HEAD;
     let reply = match AssertUnwindSafe(route(&state, request)).catch_unwind().await {
@@ -46,7 +49,12 @@ pub(super) async fn respond(
             refusal.into_reply()
         }
     };
-    let Reply { status, phrase, headers, body } = reply;
+    let Reply { status, phrase, headers, mut body } = reply;
+    if let Body::File(file) = &mut body
+        && version <= Version::HTTP_11
+    {
+        file.send_by(outbox.clone());
+    }
     let body = if head { Body::Empty } else { body };
     let mut response = Response::new(Logged::new(body, line, status));
     *response.status_mut() = status;

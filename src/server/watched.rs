@@ -2,20 +2,23 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
+
+use super::outbox::{Outbox, is_stand_in};
 
 /// A TCP connection with a limit on how long nothing may move on it, in either direction.
 ///
 /// It bounds what no other limit does: a client that opens a connection and says nothing, one that stops in the middle of a
-/// body that it asked for, and one that is gone without a word.
+/// body that it asked for, and one that is gone without a word. Slices of the stand-in are sent as the files of the outbox.
 #[derive(Debug)]
 pub(super) struct Watched {
     stream: TcpStream,
+    outbox: Outbox,
     limit: Duration,
     moved: Instant,
     timer: Pin<Box<Sleep>>,
@@ -23,9 +26,37 @@ pub(super) struct Watched {
 
 impl Watched {
     /// Watches a connection.
-    pub(super) fn new(stream: TcpStream, limit: Duration) -> Self {
+    pub(super) fn new(stream: TcpStream, outbox: Outbox, limit: Duration) -> Self {
         let moved = Instant::now();
-        Self { stream, limit, moved, timer: Box::pin(tokio::time::sleep(limit)) }
+        Self { stream, outbox, limit, moved, timer: Box::pin(tokio::time::sleep(limit)) }
+    }
+
+    /// Writes the slices up to the next file, or sends from that file.
+    fn poll_write_any(
+        &mut self,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = slices.iter().take_while(|slice| !is_stand_in(slice)).count();
+        let poll = match slices.get(bytes) {
+            Some(file) if bytes == 0 => self.poll_send(context, file.len()),
+            _ => {
+                let slices = slices.get(..bytes).unwrap_or_default();
+                Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+            }
+        };
+        self.watch(context, poll)
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>, length: usize) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.stream.poll_write_ready(context))?;
+            match self.stream.try_io(Interest::WRITABLE, || self.outbox.send(&self.stream, length)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return Poll::Ready(result),
+            }
+        }
     }
 
     /// Notes progress, or fails if there was none for too long.
@@ -62,8 +93,7 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(context, poll)
+        self.poll_write_any(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -71,15 +101,15 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.watch(context, poll)
+        self.poll_write_any(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.outbox.check_empty()?;
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
