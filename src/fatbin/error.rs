@@ -132,6 +132,16 @@ pub enum ErrorKind {
         /// What is read at most.
         limit: u64,
     },
+    /// A header of an ELF file has another length than its format says.
+    #[error("{what} of {found} bytes, expected {wanted}")]
+    HeaderLength {
+        /// Which header.
+        what: &'static str,
+        /// Length that the file states.
+        found: u64,
+        /// Length that the format says.
+        wanted: u64,
+    },
     /// An address or offset of an ELF file leads nowhere.
     #[error("{what} at {found:#x}, expected it inside {inside}")]
     Astray {
