@@ -24,7 +24,7 @@ pub enum ErrorKind {
         left: u64,
     },
     /// The file ends inside a fatbinary.
-    #[error("file ends inside a fatbinary, {missing:#x} bytes early")]
+    #[error("file ends inside a fatbinary, expected {missing:#x} bytes more at least")]
     FatbinCut {
         /// Bytes that are missing at least.
         missing: u64,
