@@ -112,7 +112,7 @@ fn catch_up(
 
 /// Moves the catalogue aside and makes it anew from the sidecar files.
 pub(super) fn anew(layout: &Layout, why: String) -> Result<(Catalogue, Option<Recovery>), Error> {
-    layout.check_space()?;
+    layout.check_space(0)?;
     let folder = layout.catalogue();
     let aside = layout.dir.join("catalogue.damaged");
     tracing::warn!(catalogue = %folder.display(), "the catalogue is made anew from the sidecar files: {why}");
@@ -337,7 +337,7 @@ pub(super) fn doubt(fault: Fault) -> Result<String, Fault> {
 pub(super) fn refusal(layout: &Layout, fault: Fault) -> Error {
     let path = layout.catalogue();
     match fault {
-        Fault::Io(error) if says_full(&error) => match layout.check_space() {
+        Fault::Io(error) if says_full(&error) => match layout.check_space(0) {
             Err(full) => full,
             Ok(()) => Error::Io { path, source: error },
         },
