@@ -76,7 +76,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     let devices = choose_devices(&arguments.devices, &policy)?;
     let mut requirements = read_requirements(arguments, context)?;
     if requirements.is_empty() && !arguments.all {
-        return Err(Usage("nothing is asked for: name requirements, a file with -r, or --all".to_owned()).into());
+        return Err(
+            Usage("nothing is asked for: name requirements, a file with -r, or --all".to_owned()).into()
+        );
     }
     let index = read_index(arguments.index.as_deref().map(|dir| context.path(dir)), context)?;
     let mut options = network_options(context)?;
@@ -280,7 +282,8 @@ fn network_options(context: &mut Context) -> anyhow::Result<Options> {
             .credentials
             .add_netrc(&file)
             .map_err(|error| Usage(format!("NETRC: {:#}", anyhow::Error::new(error))))?;
-    } else if let Some(file) = std::env::home_dir().map(|home| home.join(".netrc")).filter(|file| file.is_file())
+    } else if let Some(file) =
+        std::env::home_dir().map(|home| home.join(".netrc")).filter(|file| file.is_file())
         && let Err(error) = options.credentials.add_netrc(&file)
     {
         // Nobody asked for that file here, so that it is in disorder stops nothing.

@@ -54,7 +54,13 @@ fn block_of_device(out: &mut String, report: &Report, device: &str, width: usize
             out,
             "  {:9} {}",
             kept.verdict,
-            format_args!("{} {} ({}, {}{fetched})", kept.project, kept.version, size(kept.size), kept.upstream)
+            format_args!(
+                "{} {} ({}, {}{fetched})",
+                kept.project,
+                kept.version,
+                size(kept.size),
+                kept.upstream
+            )
         );
     }
     for planned in report.planned.iter().filter(|planned| planned.devices.iter().any(|id| id == device)) {
@@ -63,12 +69,7 @@ fn block_of_device(out: &mut String, report: &Report, device: &str, width: usize
             Why::ToInspect => "to be inspected",
             Why::Admitted => "admitted",
         };
-        wrapped(
-            out,
-            &format!("fetch     {} ({bytes}, {}, {why})", planned.file, planned.upstream),
-            2,
-            width,
-        );
+        wrapped(out, &format!("fetch     {} ({bytes}, {}, {why})", planned.file, planned.upstream), 2, width);
     }
     for refused in report.refused.iter().filter(|refused| refused.device == device) {
         let _infallible = writeln!(out, "  {:9} {}", refused.verdict, refused.file);
@@ -95,7 +96,8 @@ fn summary(out: &mut String, report: &Report, width: usize) {
         size(report.bytes)
     );
     if report.dry_run {
-        let bytes = report.planned.iter().fold(0_u64, |sum, planned| sum.saturating_add(planned.size.unwrap_or(0)));
+        let bytes =
+            report.planned.iter().fold(0_u64, |sum, planned| sum.saturating_add(planned.size.unwrap_or(0)));
         let _infallible = write!(text, ", would fetch {} ({})", report.planned.len(), size(bytes));
     }
     if !skipped.is_empty() {
@@ -135,7 +137,9 @@ mod tests {
 
     #[test]
     fn sizes_are_in_decimal_units() {
-        for (bytes, text) in [(999, "999 B"), (1_000, "1.0 kB"), (542_900_000, "542.9 MB"), (3_250_000_000, "3.2 GB")] {
+        for (bytes, text) in
+            [(999, "999 B"), (1_000, "1.0 kB"), (542_900_000, "542.9 MB"), (3_250_000_000, "3.2 GB")]
+        {
             assert_eq!(size(bytes), text);
         }
     }
