@@ -38,7 +38,11 @@ pub async fn fetch_metadata(client: &Client, link: &Link) -> Result<Option<Metad
             Ok(bytes) => return Ok(Some(MetadataSource::Beside(bytes))),
             Err(error) => {
                 let file = &link.file.filename;
-                tracing::info!(error = &error as &dyn std::error::Error, file, "no metadata beside the wheel");
+                tracing::info!(
+                    error = &error as &dyn std::error::Error,
+                    file,
+                    "no metadata beside the wheel"
+                );
             }
         }
     }

@@ -293,7 +293,8 @@ fn page(state: &State, project: Option<&str>, up: &str) -> String {
             None => String::new(),
         };
         let link = name.replace('+', "%2B");
-        writeln!(body, "<a href=\"{up}f/{link}{}{digest}\" {}>{name}</a>", served.query, served.attributes).unwrap();
+        writeln!(body, "<a href=\"{up}f/{link}{}{digest}\" {}>{name}</a>", served.query, served.attributes)
+            .unwrap();
     }
     body
 }
