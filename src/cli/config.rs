@@ -1,10 +1,13 @@
 //! The configuration file: one TOML file, whose values become options of the modules.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::Usage;
+use crate::upstream::{Login, Options};
 
 /// The values of the configuration file; all may be absent.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -14,8 +17,42 @@ pub struct Config {
     pub policies: Option<PathBuf>,
     /// Folder with the site's own upstreams, read over the built-in ones.
     pub index: Option<PathBuf>,
+    /// PEM file with certificate authorities of upstreams, besides the system's.
+    pub ca: Option<PathBuf>,
+    /// Logins for upstreams, by host or `host:port`.
+    pub credentials: BTreeMap<String, Login>,
+    /// How upstreams are asked.
+    pub network: Network,
     /// Address and port to serve on.
     pub listen: Option<String>,
+}
+
+/// How upstreams are asked; what is absent is as built in.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Network {
+    /// Seconds for a connection to be made.
+    pub connect_timeout_s: Option<u64>,
+    /// Seconds without any byte after which an answer counts as broken.
+    pub read_timeout_s: Option<u64>,
+    /// Further tries after the first.
+    pub retries: Option<u32>,
+    /// Milliseconds before the first further try; each later pause is twice as long.
+    pub backoff_ms: Option<u64>,
+}
+
+impl Network {
+    /// The options of the client, without certificates and logins.
+    pub fn options(&self) -> Options {
+        let built_in = Options::default();
+        Options {
+            connect_timeout: self.connect_timeout_s.map_or(built_in.connect_timeout, Duration::from_secs),
+            read_timeout: self.read_timeout_s.map_or(built_in.read_timeout, Duration::from_secs),
+            retries: self.retries.unwrap_or(built_in.retries),
+            backoff: self.backoff_ms.map_or(built_in.backoff, Duration::from_millis),
+            ..built_in
+        }
+    }
 }
 
 impl Config {
@@ -25,7 +62,7 @@ impl Config {
         let mut config: Self =
             toml::from_str(&text).map_err(|error| Usage(format!("{}: {error}", file.display())))?;
         let folder = file.parent().unwrap_or(Path::new(""));
-        for path in [&mut config.policies, &mut config.index].into_iter().flatten() {
+        for path in [&mut config.policies, &mut config.index, &mut config.ca].into_iter().flatten() {
             *path = folder.join(&*path);
         }
         Ok(config)

@@ -27,6 +27,8 @@ pub(super) struct Gathered {
     pub(super) candidates: Vec<Candidate>,
     /// Where each candidate is fetched from; none for one that the store alone has.
     pub(super) origins: Vec<Option<Origin>>,
+    /// Name of the upstream that each candidate is from.
+    pub(super) from: Vec<String>,
     /// What upstreams did wrong.
     pub(super) incidents: Vec<Event>,
     /// Files that their upstream lists no more.
@@ -87,6 +89,7 @@ pub(super) fn gather(
                 knowledge: known.map_or(Knowledge::Unknown, |row| of_row(&row)),
                 name,
             });
+            gathered.from.push(origin.upstream.clone());
             gathered.origins.push(Some(origin));
         }
     }
@@ -113,6 +116,7 @@ fn add_held(rows: &[Row], gathered: &mut Gathered) {
             yanked: row.provenance.yanked.clone(),
             knowledge: of_row(row),
         });
+        gathered.from.push(row.provenance.upstream.clone());
         gathered.origins.push(None);
     }
 }

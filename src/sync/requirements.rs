@@ -298,16 +298,11 @@ mod tests {
         let text = "# a comment\ntorch==2.8.0 \\\n    --hash=sha256:abc \\\n    --hash=sha256:def\n\n  numpy>=1,<2  # why\n-r sub/more.txt\n\
                     pillow[jpeg] ; python_version < '3.11'\n";
         let (requirements, notes) =
-            read(&[("reqs.txt", text), ("sub/more.txt", "scipy\n-r=last.txt\n"), ("sub/last.txt", "cupy")]).unwrap();
+            read(&[("reqs.txt", text), ("sub/more.txt", "scipy\n-r=last.txt\n"), ("sub/last.txt", "cupy")])
+                .unwrap();
         assert_eq!(
             requirements,
-            [
-                "torch==2.8.0",
-                "numpy>=1,<2",
-                "scipy",
-                "cupy",
-                "pillow[jpeg] ; python_version < '3.11'"
-            ]
+            ["torch==2.8.0", "numpy>=1,<2", "scipy", "cupy", "pillow[jpeg] ; python_version < '3.11'"]
         );
         assert_eq!(notes.len(), 1);
     }

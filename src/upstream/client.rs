@@ -206,8 +206,8 @@ impl Client {
                 jittered(doubled.min(LONGEST_BACKOFF))
             }
         };
-        let error = &error as &dyn std::error::Error;
-        tracing::info!(error, wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX), "trying again");
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(error = &error as &dyn std::error::Error, wait_ms, "trying again");
         tokio::time::sleep(wait).await;
         Ok(())
     }

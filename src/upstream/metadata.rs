@@ -37,8 +37,12 @@ pub async fn fetch_metadata(client: &Client, link: &Link) -> Result<Option<Metad
         match client.retrying(|| beside(client, link)).await {
             Ok(bytes) => return Ok(Some(MetadataSource::Beside(bytes))),
             Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::info!(error, file = link.file.filename, "no metadata beside the wheel");
+                let file = &link.file.filename;
+                tracing::info!(
+                    error = &error as &dyn std::error::Error,
+                    file,
+                    "no metadata beside the wheel"
+                );
             }
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod clients;
 pub(crate) mod devpi;
 pub(crate) mod mirror;
+pub(crate) mod upstream;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

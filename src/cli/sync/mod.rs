@@ -1,0 +1,342 @@
+//! `jetwheel sync`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use anyhow::Context as _;
+
+use super::{Answer, Context, Format, Usage};
+use crate::policy::{DeviceProfile, Policy};
+use crate::sync::{self, Listener, Means, Outcome, Progress, Report, Request, Requirement};
+use crate::upstream::{Client, Credentials, Index, Options, Source, Upstream};
+
+mod progress;
+mod text;
+
+/// Largest requirements file and upstream file, in bytes.
+const LARGEST_FILE: u64 = 16 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  jetwheel sync --device orin-jp6.2 torch torchvision
+      the newest versions of both that run on an Orin with JetPack 6.2, from all upstreams known for it
+  jetwheel sync --device orin-jp6.2 --device thor-jp7.0 -r requirements.txt --max-size 20GB
+      what a requirements file names, for two sorts of devices, with at most 20 GB downloaded
+  jetwheel sync --device orin-jp6.2 --upstream http://devpi.example:3141/site/prod 'numpy<2'
+      from a site's own index; a name such as jp6-cu126 chooses one of the known upstreams
+  jetwheel sync --device orin-jp6.2 torch --dry-run
+      what would be fetched, with sizes
+
+Exit code: 0 all there; 1 a requirement has no file that fits, or the size limit was met; 2 wrong usage; 3 something that is
+wanted could not be reached. Whatever the code, what was there stays.";
+
+/// Arguments of `jetwheel sync`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Requirements such as torch, 'numpy<2'
+    #[arg(value_name = "REQUIREMENT")]
+    requirements: Vec<String>,
+    /// Device profile to sync for; may be repeated
+    #[arg(long = "device", short = 'd', value_name = "ID")]
+    devices: Vec<String>,
+    /// File with requirements; may be repeated
+    #[arg(long = "requirement", short = 'r', value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Name or URL of an upstream, in place of all that are known for the devices; may be repeated, the first counts most
+    #[arg(long = "upstream", short = 'u', value_name = "NAME-or-URL")]
+    upstreams: Vec<String>,
+    /// Take every project that the upstreams list
+    #[arg(long)]
+    all: bool,
+    /// How many versions to keep of each requirement
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: u32,
+    /// End the search for a requirement after so many fetched and refused versions; the next pass goes on from there
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    tries: Option<u32>,
+    /// Most bytes to download in this pass: 500MB, 20GB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_size: Option<u64>,
+    /// Wheels to fetch at the same time
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    jobs: u32,
+    /// Folder with the site's own upstreams, read over the built-in ones
+    #[arg(long, value_name = "DIR")]
+    index: Option<PathBuf>,
+    /// Say what would be fetched, and fetch no wheel
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
+    let policy = Arc::new(context.policy()?);
+    let devices = choose_devices(&arguments.devices, &policy)?;
+    let mut requirements = read_requirements(arguments, context)?;
+    if requirements.is_empty() && !arguments.all {
+        return Err(
+            Usage("nothing is asked for: name requirements, a file with -r, or --all".to_owned()).into()
+        );
+    }
+    let index = read_index(arguments.index.as_deref().map(|dir| context.path(dir)), context)?;
+    let mut options = network_options(context)?;
+    let upstreams = choose_upstreams(&arguments.upstreams, &index, &devices, &mut options.credentials)?;
+    let client = Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
+    let cache = context.data.join("cache").join("pages");
+    let sources: Vec<(Source, Vec<String>)> = upstreams
+        .into_iter()
+        .map(|(upstream, devices)| (Source::new(upstream, client.clone(), Some(cache.clone())), devices))
+        .collect();
+    let store = context.store()?;
+    if arguments.all {
+        requirements.extend(all_projects(&sources)?);
+    }
+    let request = Request {
+        devices,
+        requirements,
+        sources,
+        keep: count(arguments.keep),
+        tries: arguments.tries.map(count),
+        most_bytes: arguments.max_size,
+        jobs: count(arguments.jobs),
+        dry_run: arguments.dry_run,
+    };
+    let report = pass(request, Means { store, policy, client }, context)?;
+    answer(&report, context)
+}
+
+fn count(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Runs a pass on threads of its own, while this one shows its progress.
+fn pass(request: Request, means: Means, context: &mut Context) -> anyhow::Result<Report> {
+    let runtime = runtime()?;
+    let (tell, events) = mpsc::channel::<Progress>();
+    // After the last event nobody is left to hear of more.
+    let listener: Listener = Arc::new(move |event| drop(tell.send(event)));
+    let worker = thread::Builder::new()
+        .name("sync".to_owned())
+        .spawn(move || runtime.block_on(sync::run(request, means, listener)))?;
+    let shown = progress::show(&events, &mut context.console);
+    let report = worker.join().map_err(|_| anyhow::anyhow!("the pass ended by a panic"))?;
+    shown?;
+    Ok(report?)
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    // Two threads keep a fast network and the disk busy; inspections run beside them.
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+}
+
+fn answer(report: &Report, context: &mut Context) -> anyhow::Result<Answer> {
+    match context.format {
+        Format::Json => context.console.print_json(report)?,
+        Format::Text => {
+            let width = context.console.width;
+            context.console.print(text::render(report, width))?;
+        }
+    }
+    match report.outcome() {
+        Outcome::Complete => Ok(Answer::Yes),
+        Outcome::Incomplete => Ok(Answer::No),
+        Outcome::Unreachable => {
+            let first = report.unreachable.first().map_or("", |event| event.text.as_str());
+            let more = match report.unreachable.len() {
+                0 | 1 => String::new(),
+                number => format!(" (and {} more)", number.saturating_sub(1)),
+            };
+            Err(anyhow::anyhow!("not all could be reached; what was there stays: {first}{more}"))
+        }
+    }
+}
+
+fn choose_devices(ids: &[String], policy: &Policy) -> anyhow::Result<Vec<DeviceProfile>> {
+    if ids.is_empty() {
+        let hint = "name a device with --device, such as orin-jp6.2; `jetwheel devices` lists them";
+        return Err(Usage(hint.to_owned()).into());
+    }
+    let mut devices: Vec<DeviceProfile> = Vec::new();
+    for id in ids {
+        let Some(device) = policy.device(id) else {
+            let nearest = policy.nearest(id);
+            let hint = if nearest.is_empty() {
+                "`jetwheel devices` lists the known ones".to_owned()
+            } else {
+                format!("the nearest known are {}", nearest.join(", "))
+            };
+            return Err(Usage(format!("no device {id:?}: {hint}")).into());
+        };
+        if !devices.iter().any(|known| known.id == device.id) {
+            devices.push(device.clone());
+        }
+    }
+    Ok(devices)
+}
+
+fn read_requirements(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Vec<Requirement>> {
+    let wrong = |error: sync::RequirementError| Usage(format!("{:#}", anyhow::Error::new(error)));
+    let mut requirements = Vec::new();
+    for text in &arguments.requirements {
+        requirements.push(Requirement::parse(text).map_err(wrong)?);
+    }
+    for file in &arguments.files {
+        let read = sync::read_requirements(&context.path(file), &read_text).map_err(wrong)?;
+        for note in &read.notes {
+            context.console.say(format_args!("note: {note}"))?;
+        }
+        requirements.extend(read.requirements);
+    }
+    Ok(requirements)
+}
+
+/// Reads a text file of bounded size.
+fn read_text(file: &Path) -> io::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let reader = fs_err::File::open(file)?;
+    let count = reader.take(LARGEST_FILE.saturating_add(1)).read_to_string(&mut text)?;
+    if count as u64 > LARGEST_FILE {
+        return Err(io::Error::other(format!("larger than {LARGEST_FILE} bytes")));
+    }
+    Ok(text)
+}
+
+/// The built-in upstreams with those of the site over them.
+fn read_index(dir: Option<PathBuf>, context: &Context) -> anyhow::Result<Index> {
+    let mut index = Index::builtin().context("built-in upstreams")?;
+    let Some(dir) = dir.or_else(|| context.config.index.clone().map(|dir| context.path(&dir))) else {
+        return Ok(index);
+    };
+    let usage = |error: &dyn std::fmt::Display| Usage(format!("{}: {error}", dir.display()));
+    let mut files = Vec::new();
+    for entry in fs_err::read_dir(&dir).map_err(|error| Usage(error.to_string()))? {
+        let path = entry.map_err(|error| usage(&error))?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = read_text(&file).map_err(|error| usage(&error))?;
+        index.read(&name, &text).map_err(|error| usage(&error))?;
+    }
+    Ok(index)
+}
+
+/// The upstreams of the command line, or all that serve one of the devices; each with the devices that it serves.
+///
+/// An upstream that is named serves all devices, whatever its entry says.
+fn choose_upstreams(
+    named: &[String],
+    index: &Index,
+    devices: &[DeviceProfile],
+    credentials: &mut Credentials,
+) -> anyhow::Result<Vec<(Upstream, Vec<String>)>> {
+    let mut chosen: Vec<(Upstream, Vec<String>)> = Vec::new();
+    let all = || devices.iter().map(|device| device.id.clone()).collect::<Vec<_>>();
+    for name in named {
+        let upstream = match index.named(name) {
+            Some(upstream) => upstream.clone(),
+            None if name.contains("://") => Upstream::at(name).map_err(Usage)?,
+            None => {
+                let known: Vec<&str> =
+                    index.upstreams().iter().map(|upstream| upstream.name.as_str()).collect();
+                return Err(Usage(format!(
+                    "no upstream {name:?}: give a URL, or one of {}",
+                    known.join(", ")
+                ))
+                .into());
+            }
+        };
+        chosen.push((upstream, all()));
+    }
+    if named.is_empty() {
+        for upstream in index.upstreams() {
+            let serves = devices.iter().filter(|device| upstream.serves(&device.id));
+            let serves: Vec<String> = serves.map(|device| device.id.clone()).collect();
+            if !serves.is_empty() {
+                chosen.push((upstream.clone(), serves));
+            }
+        }
+    }
+    for (upstream, _) in &mut chosen {
+        upstream.url = credentials.take_from(&upstream.url);
+    }
+    Ok(chosen)
+}
+
+/// What the configuration and the environment say about networks.
+fn network_options(context: &mut Context) -> anyhow::Result<Options> {
+    let mut options = context.config.network.options();
+    options.ca = context.config.ca.as_deref().map(|file| context.path(file));
+    for (host, login) in &context.config.credentials {
+        options.credentials.add_host(host, login.clone());
+    }
+    if let Some(file) = std::env::var_os("NETRC").filter(|file| !file.is_empty()) {
+        let file = context.path(Path::new(&file));
+        options
+            .credentials
+            .add_netrc(&file)
+            .map_err(|error| Usage(format!("NETRC: {:#}", anyhow::Error::new(error))))?;
+    } else if let Some(file) =
+        std::env::home_dir().map(|home| home.join(".netrc")).filter(|file| file.is_file())
+        && let Err(error) = options.credentials.add_netrc(&file)
+    {
+        // Nobody asked for that file here, so that it is in disorder stops nothing.
+        context.console.say(format_args!("note: {:#}; it is not used", anyhow::Error::new(error)))?;
+    }
+    Ok(options)
+}
+
+/// A requirement for every project that the upstreams list.
+fn all_projects(sources: &[(Source, Vec<String>)]) -> anyhow::Result<Vec<Requirement>> {
+    let runtime = runtime()?;
+    let mut names = std::collections::BTreeSet::new();
+    let listing = async {
+        for (source, _) in sources {
+            names.extend(source.projects().await?);
+        }
+        Ok::<_, crate::upstream::Error>(())
+    };
+    thread::scope(|scope| scope.spawn(|| runtime.block_on(listing)).join())
+        .map_err(|_| anyhow::anyhow!("the list of projects ended by a panic"))??;
+    names.iter().map(|name| Ok(Requirement::parse(name.as_str())?)).collect()
+}
+
+/// Reads a size: bytes, or with a unit of powers of 1000 (`20GB`) or 1024 (`20GiB`).
+fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1 << 40,
+        _ => return Err(format!("{text:?} is no size, expected a number with B, kB, MB, GB or GiB")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no size, expected such as 20GB"))?;
+    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("20GB"), Ok(20_000_000_000));
+        assert_eq!(parse_size("1 MiB"), Ok(1 << 20));
+        assert_eq!(parse_size("7"), Ok(7));
+        assert!(parse_size("GB").is_err() && parse_size("-1").is_err() && parse_size("99999999TB").is_err());
+    }
+}

@@ -1,0 +1,338 @@
+//! An upstream in this process: an index and its files, with faults on request. Plain HTTP/1.1 over a socket, so that an
+//! answer can break off at any byte, which server libraries take care not to do.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use jetwheel::digest::Sha256;
+
+/// What goes wrong once.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// A status without a body.
+    Status(u16),
+    /// The head promises all bytes, then the connection ends after so many.
+    BreakAfter(usize),
+    /// Status 200 with no bytes.
+    Empty,
+    /// A redirect.
+    Redirect(String),
+}
+
+/// A file that the upstream has.
+#[derive(Debug, Clone)]
+pub(crate) struct Served {
+    /// Its bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// What the page says of its digest; none for nothing.
+    pub(crate) sha256: Option<Sha256>,
+    /// What goes wrong with the next requests, in order.
+    pub(crate) faults: VecDeque<Fault>,
+    /// Whether ranges are answered.
+    pub(crate) ranges: bool,
+    /// Attributes of its anchor.
+    pub(crate) attributes: String,
+    /// What stands behind the file name in its link, such as a query string.
+    pub(crate) query: String,
+    /// What is served beside it.
+    pub(crate) metadata: Option<Vec<u8>>,
+    /// Validator, changed with the bytes.
+    pub(crate) etag: String,
+}
+
+/// A request that was received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Method.
+    pub(crate) method: String,
+    /// Path as it was on the wire.
+    pub(crate) path: String,
+    /// Headers, names in lower case.
+    pub(crate) headers: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<String, Served>,
+    page_faults: VecDeque<Fault>,
+    login: Option<String>,
+    prefix: String,
+    flat: bool,
+    seen: Vec<Seen>,
+    stopped: bool,
+}
+
+/// The upstream; it ends with its value.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+impl Upstream {
+    /// Serves the wheels of a folder at `/simple/`.
+    pub(crate) fn serving(folder: &Path) -> Self {
+        let upstream = Self::start();
+        upstream.add_all(folder);
+        upstream
+    }
+
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(Mutex::new(State { prefix: "/simple/".to_owned(), ..State::default() }));
+        let shared = Arc::clone(&state);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if shared.lock().unwrap().stopped {
+                    break;
+                }
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || answer(stream, &shared));
+            }
+        });
+        Self { port, state }
+    }
+
+    /// Adds the wheels of a folder.
+    pub(crate) fn add_all(&self, folder: &Path) {
+        for entry in fs_err::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            if name.ends_with(".whl") {
+                self.add(&name, fs_err::read(&path).unwrap());
+            }
+        }
+    }
+
+    /// Adds a file, or replaces its bytes.
+    pub(crate) fn add(&self, name: &str, bytes: Vec<u8>) {
+        let sha256 = Sha256::of(&bytes);
+        let served = Served {
+            sha256: Some(sha256),
+            faults: VecDeque::new(),
+            ranges: true,
+            attributes: String::new(),
+            query: String::new(),
+            metadata: None,
+            etag: format!("\"{sha256}\""),
+            bytes,
+        };
+        self.state.lock().unwrap().files.insert(name.to_owned(), served);
+    }
+
+    /// Takes a file away.
+    pub(crate) fn remove(&self, name: &str) {
+        self.state.lock().unwrap().files.remove(name).unwrap();
+    }
+
+    /// Changes what is served of a file.
+    pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Served)) {
+        change(self.state.lock().unwrap().files.get_mut(name).unwrap());
+    }
+
+    /// Lets the next requests for pages go wrong.
+    pub(crate) fn page_faults(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.state.lock().unwrap().page_faults.extend(faults);
+    }
+
+    /// Asks for a login (`user:password`) from now on.
+    pub(crate) fn require(&self, login: &str) {
+        self.state.lock().unwrap().login = Some(login.to_owned());
+    }
+
+    /// Puts project pages below another path, with slashes around it.
+    pub(crate) fn move_to(&self, prefix: &str) {
+        prefix.clone_into(&mut self.state.lock().unwrap().prefix);
+    }
+
+    /// Makes it a plain listing of files at that path, without digests.
+    pub(crate) fn make_flat(&self, prefix: &str) {
+        self.move_to(prefix);
+        self.state.lock().unwrap().flat = true;
+    }
+
+    /// The URL of a path that begins with a slash.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// All requests since the last call.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.state.lock().unwrap().seen)
+    }
+
+    /// Paths of the files that were asked for since the last call, in order.
+    pub(crate) fn fetched(&self) -> Vec<String> {
+        let seen = self.seen().into_iter();
+        let files = seen.filter(|seen| seen.method == "GET" && seen.path.starts_with("/f/"));
+        files.map(|seen| seen.path).filter(|path| !path.contains(".metadata")).collect()
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.state.lock().unwrap().stopped = true;
+        // Wakes the listener, so that it sees that.
+        let _ended = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+/// One answer to be written.
+struct Answer {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+    break_after: Option<usize>,
+}
+
+impl Answer {
+    fn of(status: u16) -> Self {
+        Self { status, headers: Vec::new(), body: Vec::new(), break_after: None }
+    }
+}
+
+fn answer(mut stream: TcpStream, state: &Mutex<State>) {
+    let Some(seen) = receive(&stream) else { return };
+    let answer = {
+        let mut state = state.lock().unwrap();
+        state.seen.push(seen.clone());
+        choose(&mut state, &seen)
+    };
+    let mut head = format!("HTTP/1.1 {} x\r\nConnection: close\r\n", answer.status);
+    write!(head, "Content-Length: {}\r\n", answer.body.len()).unwrap();
+    for (name, value) in &answer.headers {
+        write!(head, "{name}: {value}\r\n").unwrap();
+    }
+    head.push_str("\r\n");
+    let body = if seen.method == "HEAD" { &[][..] } else { &answer.body };
+    let body = body.get(..answer.break_after.unwrap_or(body.len())).unwrap_or(body);
+    // A client may leave early.
+    let _left = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}
+
+fn receive(stream: &TcpStream) -> Option<Seen> {
+    let mut lines = BufReader::new(stream.take(1 << 20)).lines().map_while(Result::ok);
+    let first = lines.next()?;
+    let mut words = first.split(' ');
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut headers = BTreeMap::new();
+    for line in lines {
+        if line.is_empty() {
+            break;
+        }
+        let (name, value) = line.split_once(':')?;
+        headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+    }
+    Some(Seen { method, path, headers })
+}
+
+fn choose(state: &mut State, seen: &Seen) -> Answer {
+    if let Some(login) = &state.login {
+        use base64::Engine as _;
+        let wanted = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(login));
+        if seen.headers.get("authorization") != Some(&wanted) {
+            return Answer::of(401);
+        }
+    }
+    if let Some(name) = seen.path.strip_prefix("/f/") {
+        return file(state, name, seen);
+    }
+    let Some(place) = seen.path.strip_prefix(state.prefix.as_str()) else { return Answer::of(404) };
+    match state.page_faults.pop_front() {
+        Some(Fault::Status(status)) => {
+            let mut answer = Answer::of(status);
+            answer.headers.push(("Retry-After", "0".to_owned()));
+            return answer;
+        }
+        Some(Fault::Redirect(to)) => {
+            let mut answer = Answer::of(302);
+            answer.headers.push(("Location", to));
+            return answer;
+        }
+        _ => {}
+    }
+    let project = match (state.flat, place.strip_suffix('/')) {
+        (true, _) if place.is_empty() => None,
+        (false, Some(project)) if !project.contains('/') => Some(project),
+        _ => return Answer::of(404),
+    };
+    let depth = state.prefix.matches('/').count();
+    let up = "../".repeat(if project.is_some() { depth } else { depth - 1 });
+    let body = page(state, project, &up);
+    if body.is_empty() {
+        return Answer::of(404);
+    }
+    let etag = format!("\"{}\"", Sha256::of(body.as_bytes()));
+    if seen.headers.get("if-none-match") == Some(&etag) {
+        return Answer::of(304);
+    }
+    Answer {
+        status: 200,
+        headers: vec![("Content-Type", "text/html; charset=utf-8".to_owned()), ("ETag", etag)],
+        body: body.into_bytes(),
+        break_after: None,
+    }
+}
+
+/// The page of a project, or of all; `+` is encoded, as many indexes do.
+fn page(state: &State, project: Option<&str>, up: &str) -> String {
+    let mut body = String::new();
+    for (name, served) in &state.files {
+        let own = name.split('-').next().unwrap().replace(['_', '.'], "-").to_lowercase();
+        if project.is_some_and(|project| project != own) {
+            continue;
+        }
+        let digest = match served.sha256.filter(|_| !state.flat) {
+            Some(digest) => format!("#sha256={digest}"),
+            None => String::new(),
+        };
+        let link = name.replace('+', "%2B");
+        writeln!(body, "<a href=\"{up}f/{link}{}{digest}\" {}>{name}</a>", served.query, served.attributes)
+            .unwrap();
+    }
+    body
+}
+
+fn file(state: &mut State, path: &str, seen: &Seen) -> Answer {
+    let path = path.split('?').next().unwrap();
+    let name = path.replace("%2B", "+");
+    if let Some(name) = name.strip_suffix(".metadata") {
+        let metadata = state.files.get(name).and_then(|served| served.metadata.clone());
+        return metadata.map_or(Answer::of(404), |body| Answer { body, ..Answer::of(200) });
+    }
+    let Some(served) = state.files.get_mut(&name) else { return Answer::of(404) };
+    let fault = if seen.method == "GET" { served.faults.pop_front() } else { None };
+    let mut answer = Answer::of(200);
+    match fault {
+        Some(Fault::Status(status)) => return Answer::of(status),
+        Some(Fault::Redirect(to)) => {
+            answer.status = 302;
+            answer.headers.push(("Location", to));
+            return answer;
+        }
+        Some(Fault::Empty) => return answer,
+        Some(Fault::BreakAfter(bytes)) => answer.break_after = Some(bytes),
+        None => {}
+    }
+    answer.headers.push(("ETag", served.etag.clone()));
+    answer.body = served.bytes.clone();
+    let total = served.bytes.len();
+    let confirmed = seen.headers.get("if-range").is_none_or(|tag| *tag == served.etag);
+    let range = seen.headers.get("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+    if let Some((first, last)) = range.filter(|_| served.ranges && confirmed) {
+        let (first, last) = match first {
+            "" => (total.saturating_sub(last.parse().unwrap()), total - 1),
+            first => (first.parse().unwrap(), last.parse().unwrap_or(total - 1).min(total - 1)),
+        };
+        answer.status = 206;
+        answer.body = served.bytes[first..=last].to_vec();
+        answer.headers.push(("Content-Range", format!("bytes {first}-{last}/{total}")));
+    }
+    answer
+}
