@@ -48,6 +48,11 @@ impl Console {
         writeln!(self.err, "{text}")
     }
 
+    /// Writes a piece of a message, as it is.
+    pub fn print_error(&mut self, text: impl fmt::Display) -> io::Result<()> {
+        write!(self.err, "{text}")
+    }
+
     /// Sends what is still buffered.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()?;

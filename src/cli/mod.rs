@@ -1,5 +1,7 @@
 //! The commands.
 
+use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::policy::Policy;
-use crate::store::Store;
+use crate::store::{self, Store};
 
 mod add;
 mod advisories;
@@ -16,7 +18,9 @@ mod console;
 mod detect;
 mod devices;
 mod explain;
+mod forward;
 mod inspect;
+mod quickstart;
 mod rebuild;
 mod resolve;
 mod serve;
@@ -59,6 +63,8 @@ pub enum Format {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show the whole way once: wheels in, verdicts, mirror, pip on two devices
+    Quickstart(quickstart::Arguments),
     /// Say what wheels, libraries, cubins and folders contain, and on which devices that runs
     Inspect(inspect::Arguments),
     /// List the device profiles, or show one
@@ -116,9 +122,19 @@ pub struct Context {
 
 impl Context {
     /// Reads the configuration that a command line names.
-    pub fn new(cli: &Cli, cwd: PathBuf, console: Console, store: Option<Arc<Store>>) -> anyhow::Result<Self> {
+    ///
+    /// Where it cannot, the console comes back with the error, so that this can be said.
+    pub fn new(
+        cli: &Cli,
+        cwd: PathBuf,
+        console: Console,
+        store: Option<Arc<Store>>,
+    ) -> Result<Self, (anyhow::Error, Console)> {
         let config = match &cli.config {
-            Some(file) => Config::read(&cwd.join(file))?,
+            Some(file) => match Config::read(&cwd.join(file)) {
+                Ok(config) => config,
+                Err(error) => return Err((error, console)),
+            },
             None => Config::default(),
         };
         let policies = cli.policies.clone().or_else(|| config.policies.clone()).map(|dir| cwd.join(dir));
@@ -133,6 +149,11 @@ impl Context {
         let store = Arc::new(Store::open(&self.data)?);
         self.store = Some(Arc::clone(&store));
         Ok(store)
+    }
+
+    /// Gives the store back, so that another process can open it.
+    pub fn close_store(&mut self) {
+        self.store = None;
     }
 
     /// The policy in force: the built-in tables with the site's folder over them.
@@ -187,6 +208,7 @@ pub fn load_policy(dir: &Path) -> anyhow::Result<Policy> {
 /// Runs a command.
 pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
     match command {
+        Command::Quickstart(arguments) => quickstart::run(&arguments, context),
         Command::Inspect(arguments) => inspect::run(&arguments, context),
         Command::Devices(arguments) => devices::run(&arguments, context),
         Command::Detect(arguments) => detect::run(&arguments, context),
@@ -199,4 +221,58 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),
     }
+}
+
+/// Runs a command line, here or inside the server that has the store open, and yields the exit code.
+pub fn start(arguments: &[OsString], cli: Cli, cwd: PathBuf, console: Console) -> u8 {
+    let (data, serves) = (cwd.join(&cli.data), matches!(cli.command, Command::Serve(_)));
+    let mut context = match Context::new(&cli, cwd.clone(), console, None) {
+        Ok(context) => context,
+        Err((error, mut console)) => {
+            let result = Err(error);
+            report(&result, &mut console);
+            return exit_code(&result);
+        }
+    };
+    let result = run(cli.command, &mut context);
+    let in_use = result.as_ref().is_err_and(|error| {
+        error.chain().any(|cause| matches!(cause.downcast_ref(), Some(store::Error::InUse { .. })))
+    });
+    if in_use
+        && !serves
+        && let Some(code) = forward::forward(&data, arguments, cwd, &mut context.console)
+    {
+        return code;
+    }
+    report(&result, &mut context.console);
+    exit_code(&result)
+}
+
+/// Prints the error of a command, where it has one.
+fn report(result: &anyhow::Result<Answer>, console: &mut Console) {
+    if let Err(error) = result
+        && !is_closed_pipe(error)
+    {
+        // Where even the error stream is closed there is nobody left to tell.
+        let _unheard = console.say(format_args!("error: {error:#}"));
+    }
+    let _unheard = console.flush();
+}
+
+/// The exit code of a command.
+fn exit_code(result: &anyhow::Result<Answer>) -> u8 {
+    match result {
+        Ok(Answer::Yes) => 0,
+        Ok(Answer::No) => 1,
+        Err(error) if is_closed_pipe(error) => 0,
+        Err(error) if error.chain().any(|cause| cause.is::<Usage>()) => 2,
+        Err(_) => 3,
+    }
+}
+
+/// A closed pipe is the reader's way to say that it has seen enough.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
 }

@@ -76,12 +76,12 @@ pub fn parse_list_html(text: &str) -> Vec<ProjectName> {
     let mut open: Option<(Option<String>, String)> = None;
     let mut close = |open: Option<(Option<String>, String)>| {
         let Some((href, caption)) = open else { return };
-        let named = caption.trim().parse().ok().or_else(|| {
+        let found = caption.trim().parse().ok().or_else(|| {
             let href = href?;
             let path = href.split(['?', '#']).next()?.trim_end_matches('/');
             path.rsplit('/').next()?.parse().ok()
         });
-        if let Some(name) = named
+        if let Some(name) = found
             && names.len() < MOST_PROJECTS
         {
             names.push(name);

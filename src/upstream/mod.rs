@@ -1,1 +1,18 @@
-//! What we ask of an upstream index.
+//! What we ask of an upstream index: pages, files, core metadata.
+
+mod client;
+mod credentials;
+mod error;
+mod fetch;
+mod index;
+mod metadata;
+mod page;
+mod zip_tail;
+
+pub use client::{Client, Options};
+pub use credentials::{Credentials, Login};
+pub use error::{Error, shown};
+pub use fetch::{Fetched, Wanted, fetch};
+pub use index::{Index, IndexError, Kind, Upstream};
+pub use metadata::{MetadataSource, fetch_metadata};
+pub use page::{Link, Listing, Source};

@@ -1,1 +1,4 @@
+//! Resolving: uv's scenarios, brute force as an oracle, explanations, the command.
 
+mod catalogue;
+mod scenarios;

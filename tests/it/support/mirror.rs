@@ -1,0 +1,86 @@
+//! The mirror as a process of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a start may take on a busy machine.
+const START_LIMIT: Duration = Duration::from_mins(1);
+/// What `serve` writes before its address.
+const LISTENING: &str = "listening on ";
+
+/// A running `jetwheel serve` on a free port of the loopback; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    server: Child,
+    url: String,
+    log: Option<JoinHandle<String>>,
+}
+
+impl Mirror {
+    /// Serves a data folder.
+    pub(crate) fn serving(data_dir: &Path) -> Self {
+        let mut server = super::jetwheel(data_dir)
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (tell, lines) = mpsc::channel();
+        let stderr = BufReader::new(server.stderr.take().unwrap());
+        // Reads on after the address is known, or the server would block on a full pipe.
+        let log = thread::spawn(move || {
+            let mut text = String::new();
+            for line in stderr.lines().map_while(Result::ok) {
+                text.push_str(&line);
+                text.push('\n');
+                let _nobody_waits_any_more = tell.send(line);
+            }
+            text
+        });
+        let mut mirror = Self { server, url: String::new(), log: Some(log) };
+        match address(&lines) {
+            Some(url) => mirror.url = url,
+            None => panic!("the mirror did not say where it listens:\n{}", mirror.end()),
+        }
+        mirror
+    }
+
+    /// The URL of a path that begins with a slash.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    /// The simple index of a device.
+    pub(crate) fn index_url(&self, device: &str) -> String {
+        self.url(&format!("/{device}/simple/"))
+    }
+
+    /// Kills the server as `kill -9` does; gives what it had logged.
+    pub(crate) fn end(&mut self) -> String {
+        let _already_gone = self.server.kill();
+        let _status = self.server.wait();
+        self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// `http://ADDR:PORT` of the line that names it; nothing where the server ended or said nothing in time.
+fn address(lines: &Receiver<String>) -> Option<String> {
+    let deadline = Instant::now() + START_LIMIT;
+    loop {
+        let line = lines.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()?;
+        if let Some((_, rest)) = line.split_once(LISTENING) {
+            return rest.split_whitespace().next().map(|url| url.trim_end_matches('/').to_owned());
+        }
+    }
+}
