@@ -94,7 +94,8 @@ fn c01_name_forms() {
     }
     assert_eq!(site.page("demo-pkg-x/", &[JSON]).json()["name"], "demo-pkg-x");
     let root = site.page("", &[JSON]).json();
-    let names: Vec<_> = root["projects"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    let names: Vec<_> =
+        root["projects"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["demo", "demo-pkg-x", "deskgpu", "odd"]);
     assert_eq!(links(site.page("", &[]).text()), ["demo/", "demo-pkg-x/", "deskgpu/", "odd/"]);
 }
@@ -251,7 +252,8 @@ fn c14_side_car_truth() {
             fs_err::write(&path, &wheel.body).unwrap();
             let script = "import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); \
                 sys.stdout.buffer.write(z.read(next(n for n in z.namelist() if n.endswith('.dist-info/METADATA'))))";
-            let python = std::process::Command::new("python3").args(["-c", script]).arg(&path).output().unwrap();
+            let python =
+                std::process::Command::new("python3").args(["-c", script]).arg(&path).output().unwrap();
             assert!(python.status.success());
             assert_eq!(sidecar.body, python.stdout);
         }
@@ -323,7 +325,8 @@ fn c19_prefix_and_proxy() {
 #[test]
 fn head_is_get_without_a_body() {
     let site = Site::new();
-    for target in ["/", "/healthz", "/readyz", &format!("/{ORIN}/simple/"), &format!("/{ORIN}/simple/demo/")] {
+    for target in ["/", "/healthz", "/readyz", &format!("/{ORIN}/simple/"), &format!("/{ORIN}/simple/demo/")]
+    {
         let (whole, alone) = (get(&site.base(), target, &[]), head(&site.base(), target, &[]));
         assert_eq!((whole.status, alone.status), (200, 200), "{target}");
         for name in ["content-length", "content-type", "etag", "cache-control"] {
@@ -338,7 +341,10 @@ fn where_one_name_stands_for_two_files_the_first_seen_is_listed() {
     let store = Store::open(&dir.path().join("data")).unwrap();
     let mut digests = Vec::new();
     for (time, content) in [("2026-02-02T00:00:00Z", "late"), ("2026-01-01T00:00:00Z", "early")] {
-        make_wheels(&json!({"filename": "twice-1.0-py3-none-any.whl", "files": {"twice.py": content}}), dir.path());
+        make_wheels(
+            &json!({"filename": "twice-1.0-py3-none-any.whl", "files": {"twice.py": content}}),
+            dir.path(),
+        );
         let provenance = Provenance { upstream: content.to_owned(), first_seen: time.to_owned(), ..local() };
         digests.push(take(&store, &dir.path().join("twice-1.0-py3-none-any.whl"), &provenance));
     }
