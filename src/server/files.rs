@@ -14,7 +14,7 @@ use super::reply::Reply;
 use super::state::State;
 use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, judge};
-use crate::store::Row;
+use crate::store::{self, Row};
 use crate::wheel::ProjectName;
 
 /// The bytes behind a digest never change.
@@ -129,7 +129,7 @@ async fn admitted(
     filename: &str,
 ) -> Result<Arc<KnownFile>, Refusal> {
     let profile = in_force.device(device)?;
-    let key = (profile.id.clone(), sha256);
+    let key = (profile.id.clone(), sha256, filename.to_owned());
     let fresh = |file: &Arc<KnownFile>| {
         file.made_from == (state.store.project_revision(&file.project), in_force.generation)
     };
@@ -140,9 +140,6 @@ async fn admitted(
             state.blocking(move |state| look_up(state, &in_force, key)).await?
         }
     };
-    if file.filename != filename {
-        return Err(Refusal::NoSuchFile);
-    }
     if let Some(why) = &file.refused {
         return Err(Refusal::NotForDevice(Box::new(why.clone())));
     }
@@ -156,14 +153,25 @@ async fn admitted(
 }
 
 /// Looks the file up in the catalogue and judges it. Blocks.
-fn look_up(state: &State, in_force: &InForce, key: (String, Sha256)) -> Result<Arc<KnownFile>, Refusal> {
-    let (device, sha256) = &key;
+fn look_up(
+    state: &State,
+    in_force: &InForce,
+    key: (String, Sha256, String),
+) -> Result<Arc<KnownFile>, Refusal> {
+    let (device, sha256, filename) = &key;
     let device = in_force.device(device)?;
-    let Some(first) = state.store.row(sha256)? else { return Err(Refusal::NoSuchFile) };
-    let Some(project) = first.facts.project.clone() else { return Err(Refusal::NoSuchFile) };
+    let find = || match state.store.row_named(sha256, filename) {
+        Ok(row) => row.ok_or(Refusal::NoSuchFile),
+        Err(store::Error::Damaged { path, found }) => {
+            tracing::error!(file = filename, sidecar = %path.display(), "damaged sidecar: {found}");
+            Err(Refusal::NotHeld { file: filename.clone(), why: "its sidecar file is damaged" })
+        }
+        Err(error) => Err(error.into()),
+    };
+    let Some(project) = find()?.facts.project.clone() else { return Err(Refusal::NoSuchFile) };
     // The revision is read before the row that is kept: a change in between makes this out of date, never stale.
     let made_from = (state.store.project_revision(&project), in_force.generation);
-    let Some(row) = state.store.row(sha256)? else { return Err(Refusal::NoSuchFile) };
+    let row = find()?;
     let refused = refusal(&row, &project, device, in_force);
     let file = Arc::new(KnownFile {
         made_from,

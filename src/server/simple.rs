@@ -1,6 +1,6 @@
 //! The simple index of one device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,11 +15,11 @@ use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::{Page, PageKey, State};
 use crate::digest::Sha256;
-use crate::policy::{DeviceProfile, Judgement, judge};
+use crate::policy::DeviceProfile;
 use crate::simple::{
     CoreMetadata, FileLink, ProjectPage, render_html, render_json, render_list_html, render_list_json,
 };
-use crate::store::Row;
+use crate::store::{Listed, Provenance};
 use crate::wheel::ProjectName;
 
 /// How long a page may be used without asking again. A new release and a policy edit are seen within it; asking again costs
@@ -78,11 +78,11 @@ pub(super) async fn project(
         PageKey { device: id.clone(), project: Some(project.clone()), form: asked.form, gzip: asked.gzip };
     let in_force = Arc::clone(in_force);
     let page = page(state, key, made_from, move |state| {
-        let rows = state.store.rows(&project)?;
-        if rows.is_empty() {
+        let files = state.store.listing(&project)?;
+        if files.is_empty() {
             return Err(state.no_such_project(&project)?);
         }
-        Ok(Made::Page(project_page(project, &rows, in_force.device(&id)?, &in_force)))
+        project_page(state, project, files, in_force.device(&id)?, &in_force).map(Made::Page)
     });
     Ok(reply(&asked, &*page.await?))
 }
@@ -100,12 +100,17 @@ async fn page(
     made_from: (u64, u64),
     make: impl FnOnce(&State) -> Result<Made, Refusal> + Send + 'static,
 ) -> Result<Arc<Page>, Refusal> {
-    let fresh = |page: &Arc<Page>| page.made_from == made_from;
+    let fresh = move |page: &Arc<Page>| page.made_from == made_from;
     if let Some(page) = state.pages.find(&key).filter(fresh) {
         return Ok(page);
     }
     state
         .blocking(move |state| {
+            // Clients that ask for one new page at once wait for the first of them to make it.
+            let _turn = state.turn(&key);
+            if let Some(page) = state.pages.find(&key).filter(fresh) {
+                return Ok(page);
+            }
             let keep = |key: PageKey, etag: String, body: Bytes| {
                 let weight = body.len().saturating_add(512);
                 let page = Arc::new(Page { made_from, etag, body });
@@ -168,77 +173,71 @@ fn reply(asked: &Asked, page: &Page) -> Reply {
     reply
 }
 
-/// The page of a project for a device.
+/// The page of a project for a device. Blocks.
+///
+/// Facts are read for those files alone that were not judged before, one at a time: those of a large project weigh more than
+/// all else that the mirror has in memory.
 fn project_page(
+    state: &State,
     project: ProjectName,
-    rows: &[Row],
+    files: Vec<Listed>,
     device: &DeviceProfile,
     in_force: &InForce,
-) -> ProjectPage {
-    let mut listed: Vec<&Row> = Vec::with_capacity(rows.len());
-    let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut refused: Option<(&Row, Judgement)> = None;
-    for row in rows {
-        let judgement = judge(&row.facts, device, &in_force.policy);
-        if !in_force.policy.lists(&project, judgement.verdict) {
-            refused.get_or_insert((row, judgement));
+) -> Result<ProjectPage, Refusal> {
+    let count = files.len();
+    let mut listed: Vec<Listed> = Vec::with_capacity(count);
+    let mut by_name: HashMap<String, usize> = HashMap::with_capacity(count);
+    let mut refused: Option<String> = None;
+    for file in files {
+        let verdict = state.verdict(&file.sha256, &file.file, device, in_force)?;
+        if !verdict.listed {
+            refused.get_or_insert_with(|| format!("{}: {}", file.file, verdict.why));
             continue;
         }
         // Without METADATA no `.metadata` could be served, and no installer can use the wheel.
-        if !row.held || row.facts.metadata_sha256.is_none() {
+        if !file.held || file.metadata_sha256.is_none() {
             continue;
         }
-        match by_name.get(row.facts.file.as_str()).and_then(|place| listed.get_mut(*place)) {
-            Some(other) if row.provenance.first_seen < other.provenance.first_seen => *other = row,
+        match by_name.get(&file.file).and_then(|place| listed.get_mut(*place)) {
+            Some(other) if file.provenance.first_seen < other.provenance.first_seen => *other = file,
             Some(_) => {}
             None => {
-                by_name.insert(&row.facts.file, listed.len());
-                listed.push(row);
+                by_name.insert(file.file.clone(), listed.len());
+                listed.push(file);
             }
         }
     }
     let status =
-        listed.is_empty().then(|| ("active".to_owned(), Some(why_empty(rows.len(), device, refused))));
-    ProjectPage { name: Some(project), files: listed.into_iter().map(link).collect(), status }
+        listed.is_empty().then(|| ("active".to_owned(), Some(why_empty(count, &device.id, refused))));
+    Ok(ProjectPage { name: Some(project), files: listed.into_iter().map(link).collect(), status })
 }
 
 /// Why a page lists nothing: the first reason of the newest refused file.
-fn why_empty(count: usize, device: &DeviceProfile, refused: Option<(&Row, Judgement)>) -> String {
-    let id = &device.id;
-    let known =
-        if count == 1 { "the one known file".to_owned() } else { format!("none of {count} known files") };
+fn why_empty(count: usize, device: &str, refused: Option<String>) -> String {
     match refused {
-        Some((row, judgement)) => {
-            let why = judgement.reasons.first().map_or_else(
-                || format!("its verdict is {}", judgement.verdict),
-                |reason| reason.text.clone(),
-            );
-            let runs = if count == 1 { "does not run" } else { "runs" };
-            format!("{known} {runs} on {id}; {}: {why}", row.facts.file)
-        }
-        None => format!("no file that runs on {id} is held here yet"),
+        Some(why) if count == 1 => format!("the one known file does not run on {device}; {why}"),
+        Some(why) => format!("none of the {count} known files is held here and runs on {device}; {why}"),
+        None => format!("no file that runs on {device} is held here yet"),
     }
 }
 
-fn link(row: &Row) -> FileLink {
-    let facts = &row.facts;
-    let file = utf8_percent_encode(&facts.file, SEGMENT);
+fn link(file: Listed) -> FileLink {
+    let upload_time = upload_time(&file.provenance);
     FileLink {
-        filename: facts.file.clone(),
-        url: format!("../../files/{}/{file}", facts.sha256),
-        hashes: BTreeMap::from([("sha256".to_owned(), facts.sha256.to_string())]),
-        requires_python: facts.requires_python.clone().filter(|text| !text.trim().is_empty()),
-        size: Some(facts.size),
-        upload_time: upload_time(row),
-        yanked: row.provenance.yanked.clone(),
-        core_metadata: facts.metadata_sha256.map_or(CoreMetadata::Absent, CoreMetadata::Hashed),
+        url: format!("../../files/{}/{}", file.sha256, utf8_percent_encode(&file.file, SEGMENT)),
+        filename: file.file,
+        hashes: BTreeMap::from([("sha256".to_owned(), file.sha256.to_string())]),
+        requires_python: file.requires_python.filter(|text| !text.trim().is_empty()),
+        size: Some(file.size),
+        upload_time,
+        yanked: file.provenance.yanked,
+        core_metadata: file.metadata_sha256.map_or(CoreMetadata::Absent, CoreMetadata::Hashed),
     }
 }
 
 /// When the file was uploaded, in the one form that PEP 700 allows. A file that was added by hand was uploaded when it was
 /// added; of a mirrored one whose upstream does not say, nothing is said.
-fn upload_time(row: &Row) -> Option<String> {
-    let provenance = &row.provenance;
+fn upload_time(provenance: &Provenance) -> Option<String> {
     let added = (provenance.upstream == "local").then_some(&provenance.first_seen);
     let time: jiff::Timestamp = provenance.upload_time.as_ref().or(added)?.parse().ok()?;
     let form = if time.subsec_nanosecond() == 0 { "%Y-%m-%dT%H:%M:%SZ" } else { "%Y-%m-%dT%H:%M:%S.%6fZ" };

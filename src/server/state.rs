@@ -1,6 +1,7 @@
 //! What requests share: the store, the policy in force, and bounded caches.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -10,8 +11,8 @@ use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
 use super::refusal::{Refusal, cut};
 use crate::digest::Sha256;
-use crate::policy::DeviceProfile;
-use crate::store::Store;
+use crate::policy::{DeviceProfile, judge};
+use crate::store::{self, Store};
 use crate::wheel::ProjectName;
 
 /// How much the rendered pages that are kept may weigh, in bytes. A page of 1,000 files has some 400 kB and its gzip 100 kB.
@@ -20,14 +21,32 @@ const PAGES_WEIGHT: usize = 64 << 20;
 /// How much is kept of files that were asked for, in bytes; some 500 are one file, more where a refusal is long.
 const FILES_WEIGHT: usize = 8 << 20;
 
+/// How much is kept of verdicts, in bytes: those on some 40,000 files.
+const VERDICTS_WEIGHT: usize = 16 << 20;
+
 /// What requests share.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) store: Arc<Store>,
     pub(super) policies: PolicySource,
     pub(super) pages: Lru<PageKey, Arc<Page>>,
-    pub(super) files: Lru<(String, Sha256), Arc<KnownFile>>,
+    pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
+    verdicts: Lru<(String, Sha256, String), Arc<FileVerdict>>,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
+    turns: [Mutex<()>; TURNS],
+}
+
+/// How many pages may be made at once.
+const TURNS: usize = 16;
+
+/// What a page needs of a judgement.
+#[derive(Debug)]
+pub(super) struct FileVerdict {
+    generation: u64,
+    /// Whether the device's index lists the file.
+    pub(super) listed: bool,
+    /// Why not, in one sentence.
+    pub(super) why: String,
 }
 
 /// Which page: device, project (none for the list of projects), form, and whether it is compressed.
@@ -56,8 +75,60 @@ impl State {
             policies,
             pages: Lru::new(PAGES_WEIGHT),
             files: Lru::new(FILES_WEIGHT),
+            verdicts: Lru::new(VERDICTS_WEIGHT),
             names: Mutex::new(None),
+            turns: [const { Mutex::new(()) }; TURNS],
         }
+    }
+
+    /// The turn of making a page; whoever else wants to make it waits. Blocks.
+    pub(super) fn turn(&self, key: &PageKey) -> Option<MutexGuard<'_, ()>> {
+        let mut hasher = DefaultHasher::new();
+        (&key.device, &key.project).hash(&mut hasher);
+        let turn = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or(0);
+        self.turns.get(turn).map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The verdict on a file, kept for as long as the policy is in force: what the bytes of a digest contain does not change.
+    /// Blocks.
+    pub(super) fn verdict(
+        &self,
+        sha256: &Sha256,
+        file: &str,
+        device: &DeviceProfile,
+        in_force: &InForce,
+    ) -> Result<Arc<FileVerdict>, Refusal> {
+        let generation = in_force.generation;
+        let key = (device.id.clone(), *sha256, file.to_owned());
+        if let Some(verdict) = self.verdicts.find(&key).filter(|verdict| verdict.generation == generation) {
+            return Ok(verdict);
+        }
+        let unknown = |why: &str| Arc::new(FileVerdict { generation, listed: false, why: why.to_owned() });
+        let row = match self.store.row_named(sha256, file) {
+            Ok(Some(row)) => row,
+            // Neither is kept, for `verify --repair` ends it.
+            Ok(None) => return Ok(unknown("its sidecar file is lost")),
+            Err(store::Error::Damaged { path, found }) => {
+                tracing::error!(file, sidecar = %path.display(), "damaged sidecar: {found}");
+                return Ok(unknown("its sidecar file is damaged"));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let judgement = judge(&row.facts, device, &in_force.policy);
+        let listed = row
+            .facts
+            .project
+            .as_ref()
+            .is_some_and(|project| in_force.policy.lists(project, judgement.verdict));
+        let why = match judgement.reasons.first() {
+            _ if listed => String::new(),
+            Some(reason) => reason.text.clone(),
+            None => format!("its verdict is {}", judgement.verdict),
+        };
+        let weight = file.len().saturating_add(why.len()).saturating_add(300);
+        let verdict = Arc::new(FileVerdict { generation, listed, why });
+        self.verdicts.keep(key, Arc::clone(&verdict), weight);
+        Ok(verdict)
     }
 
     /// Runs what blocks in the pool for it. A panic in there is a defect of ours, answered as one.
