@@ -66,6 +66,16 @@ impl Asked {
             .fold(Ranges::full(), |range, constraint| range.intersection(&range_of(&constraint.specifiers)))
     }
 
+    /// What the request asks of a project, constraints included.
+    pub(super) fn range(&self, name: &ProjectName) -> Ranges<Pick> {
+        self.requirements
+            .iter()
+            .filter(|requirement| requirement.project == *name)
+            .fold(self.constrained(name), |range, requirement| {
+                range.intersection(&range_of(&requirement.specifiers))
+            })
+    }
+
     /// Versions of a project that the request pins by `==`, so that they may be yanked (PEP 592).
     pub(super) fn pinned(&self, name: &ProjectName) -> Ranges<Pick> {
         let constraints = self.constraints.get(name).into_iter().flatten();
@@ -135,10 +145,7 @@ impl<'k, 'a, I: Index> Provider<'k, 'a, I> {
         into: &mut Vec<(Package, Ranges<Pick>)>,
     ) -> Result<(), String> {
         if requirement.url.is_some() {
-            return Err(format!(
-                "it needs {}, a URL; only versions from this index are used",
-                requirement.text
-            ));
+            return Err(format!("it needs {}, a URL; only versions from this index are used", requirement.text));
         }
         let range =
             range_of(&requirement.specifiers).intersection(&self.asked.constrained(&requirement.project));
