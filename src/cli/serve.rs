@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Answer, Context, Usage, load_policy};
+use super::{Answer, Context, Usage, forward, load_policy};
 use crate::server::{Limits, PolicySource, Server};
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
@@ -38,6 +38,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         }
     };
     let store = context.store()?;
+    if let Err(error) = forward::listen(&context.data, &store) {
+        tracing::warn!(error = %error, "other commands on this data folder have to wait until the server has stopped");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         // Before the address is announced: a signal that comes at once must stop it as well.
