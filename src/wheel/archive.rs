@@ -42,7 +42,7 @@ pub trait Source: Send + Sync {
     fn size(&self) -> io::Result<u64>;
 }
 
-impl Source for [u8] {
+impl Source for &[u8] {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let mut rest = usize::try_from(at).ok().and_then(|at| self.get(at..)).unwrap_or_default();
         rest.read(buffer)

@@ -142,9 +142,8 @@ fn read_shared(
             for (buffer, filled) in to_scan {
                 pass.feed(buffer.get(..filled).unwrap_or_default());
                 progress(filled as u64);
-                if empty.send(buffer).is_err() {
-                    break;
-                }
+                // The channel has room for all buffers; none is needed any more where the other end is gone.
+                let _ = empty.try_send(buffer);
             }
             pass
         });
@@ -157,7 +156,6 @@ fn read_shared(
             }
         });
         drop(full);
-        drop(to_fill);
         match scanning.join() {
             Ok(pass) => (read, pass),
             Err(panic) => std::panic::resume_unwind(panic),
