@@ -136,13 +136,15 @@ impl Archive {
             && let Err(error) = zip.validate_header_consistency()
         {
             let text = error.to_string();
+            // The crate's own prefixes: which archive and that it is invalid is clear from where this is shown.
             let text = text.strip_prefix("invalid Zip archive: ").unwrap_or(&text);
+            let text = text.strip_prefix("header inconsistency detected: ").unwrap_or(text);
             archive.damage.push(damaged(None, format!("the zip directory: {text}")));
-        }
-        if zip.has_duplicate_names() {
-            archive
-                .damage
-                .push(damaged(None, "two members have the same name, expected each name once".to_owned()));
+        } else if zip.has_duplicate_names() {
+            archive.damage.push(damaged(
+                None,
+                "the zip directory: two members have the same name, expected each name once".to_owned(),
+            ));
         }
         archive.check_sizes(size);
         Ok(archive)

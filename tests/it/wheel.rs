@@ -148,7 +148,7 @@ fn raw(name: &str, data: impl Into<Vec<u8>>) -> Raw {
 }
 
 fn deflate(data: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(data).unwrap();
     encoder.finish().unwrap()
 }
@@ -319,7 +319,14 @@ fn record_is_checked_against_the_bytes() {
         member.data.extend(b"demo/__pycache__/a.pyc,,\n");
         member.data.extend(b"demo/__init__.py,md5=kAFQmDzST7DWlj99KOF_cg,6\n");
     });
-    insta::assert_snapshot!(damage_of(FILE, &wrong), @r"");
+    insta::assert_snapshot!(damage_of(FILE, &wrong), @r#"
+    hash-mismatch demo/absent.py line 7 of RECORD lists it, but the wheel has no such member
+    hash-mismatch demo/__init__.py line 9 of RECORD states "md5=kAFQmDzST7DWlj99KOF_cg", expected sha256= or stronger
+    hash-mismatch demo/unlisted.py RECORD does not list it
+    hash-mismatch demo/a.py sha256=BvlhuAK8Ru4WhVXwZtKPTw6a_fP4gXTB7m-d4AT8MKA, expected sha256=h0KPxSKAPTEGXnvOPPA_5HUJZjHl4Hu9eg_eYMTPJcc as RECORD states
+    hash-mismatch demo/b.py sha256=qBwxrGJiC5IVoU_wBUTLB6VbdlWU86s7535wkjrifPE, expected sha256=AmOCmYm2_ZVPcrqvL8ZLwuLwHWktTecphuqAj26ZgT8 as RECORD states
+    hash-mismatch demo/b.py 3 bytes, expected 2 as RECORD states
+    "#);
 }
 
 #[test]
@@ -329,7 +336,11 @@ fn metadata_is_checked_against_the_file_name() {
     edit(&mut wrong, "WHEEL", |member| member.data = b"Tag: cp312-cp312-linux_aarch64\n".to_vec());
     edit(&mut wrong, "RECORD", |member| member.data = vec![]);
     let text = damage_of(FILE, &wrong);
-    insta::assert_snapshot!(text.lines().take(3).collect::<Vec<_>>().join("\n"), @r"");
+    insta::assert_snapshot!(text.lines().take(3).collect::<Vec<_>>().join("\n"), @r#"
+    metadata-mismatch demo-1.0.dist-info/METADATA Name is "other", expected demo as in the file name
+    metadata-mismatch demo-1.0.dist-info/METADATA Version is "1.1", expected 1.0 as in the file name
+    metadata-mismatch demo-1.0.dist-info/WHEEL the tags are cp312-cp312-linux_aarch64, but the file name claims py3-none
+    "#);
 
     // Spelled otherwise, but the same by PEP 440 and PEP 503.
     let mut same = members(&[]);
@@ -357,7 +368,7 @@ fn platform_tags_may_be_renamed_but_not_to_another_processor() {
     };
     assert_eq!(wheel("demo-1.0-cp312-cp312-manylinux2014_aarch64.whl", "cp312-cp312-linux_aarch64"), "");
     assert_eq!(wheel("demo-1.0-py3-none-manylinux2014_aarch64.whl", "py3-none-manylinux2014_sbsa"), "");
-    insta::assert_snapshot!(wheel("demo-1.0-cp312-cp312-linux_aarch64.whl", "cp312-cp312-linux_x86_64"), @r"");
+    insta::assert_snapshot!(wheel("demo-1.0-cp312-cp312-linux_aarch64.whl", "cp312-cp312-linux_x86_64"), @"metadata-mismatch demo-1.0.dist-info/WHEEL the tags are cp312-cp312-linux_x86_64, but the file name claims linux_aarch64");
 }
 
 #[test]
@@ -379,7 +390,22 @@ fn members_that_cannot_be_trusted_are_damage() {
     list[7].crc = Some(7);
     (list[8].method, list[8].size) = (8, Some(10));
     let text = damage_of(FILE, &members(&list));
-    insta::assert_snapshot!(text, @r"");
+    insta::assert_snapshot!(text, @r"
+    damaged ../evil.py a path with '..', expected one that stays inside the wheel
+    damaged /etc/passwd an absolute path, expected one that stays inside the wheel
+    damaged demo\a.py a path with a backslash, expected one that stays inside the wheel
+    damaged C:a.py a path with a drive letter, expected one that stays inside the wheel
+    damaged demo/./__init__.py another member leads to the same path
+    damaged demo/encrypted.py it is encrypted, expected it plain
+    damaged demo/lzma.py it is compressed by method Lzma, expected it stored (0) or deflated (8)
+    hash-mismatch demo\a.py line 6 of RECORD lists it, but the wheel has no such member
+    hash-mismatch demo/./__init__.py line 8 of RECORD contradicts an earlier one
+    hash-mismatch demo/__init__.py RECORD does not list it
+    hash-mismatch demo\a.py RECORD does not list it
+    hash-mismatch demo/./__init__.py sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU, expected sha256=nia_NpkRxFwkPGhBR7I_yeHc_PJX0pmhxjIBam_NM_Q as RECORD states
+    damaged demo/crc.py CRC-32 8cdc1683, expected 00000007 as the zip directory states
+    damaged demo/longer.py 1000 bytes, expected 10 as the zip directory states
+    ");
 }
 
 #[test]
@@ -390,16 +416,21 @@ fn a_directory_that_contradicts_itself_is_damage() {
     renamed[0].local_name = Some("demo/__main__.py".into());
     let mut overlapping = members(&[raw("demo/b.py", "x = 1\n")]);
     overlapping[3].at = Some(0);
-    insta::assert_snapshot!(damage_of(FILE, &twice), @r"");
-    insta::assert_snapshot!(damage_of(FILE, &renamed), @r"");
-    insta::assert_snapshot!(damage_of(FILE, &overlapping), @r"");
+    insta::assert_snapshot!(damage_of(FILE, &twice), @r#"
+    damaged - the zip directory: duplicate file names in central directory
+    metadata-mismatch demo-1.0.dist-info/METADATA Version is "6.6", expected 1.0 as in the file name
+    hash-mismatch demo-1.0.dist-info/METADATA sha256=gpTz5_nt9SAP3pwMT34URERyZ911_e9kkS3giZSNoyQ, expected sha256=NKonpgZPlYtBt4GiF_KQ_Qq1-WUeK25Kzas0G3uTwwU as RECORD states
+    hash-mismatch demo-1.0.dist-info/METADATA 24 bytes, expected 46 as RECORD states
+    "#);
+    insta::assert_snapshot!(damage_of(FILE, &renamed), @"damaged - the zip directory: Local file header filename mismatch (does not match central directory)");
+    insta::assert_snapshot!(damage_of(FILE, &overlapping), @"damaged - members overlap in the file, expected each byte in one of them");
 }
 
 #[test]
 fn bombs_are_not_inflated() {
     let mut bomb = raw("demo/zeros.bin", vec![0; 40 << 20]);
     bomb.method = 8;
-    insta::assert_snapshot!(damage_of(FILE, &members(&[bomb])), @r"");
+    insta::assert_snapshot!(damage_of(FILE, &members(&[bomb])), @"damaged demo/zeros.bin 40760 bytes inflate to 41943040, expected at most 400 times as many");
 
     let mut large = members(&[]);
     edit(&mut large, "METADATA", |member| {
@@ -407,7 +438,7 @@ fn bombs_are_not_inflated() {
         member.method = 8;
     });
     let text = damage_of(FILE, &large);
-    insta::assert_snapshot!(text.lines().next().unwrap(), @r"");
+    insta::assert_snapshot!(text.lines().next().unwrap(), @"damaged demo-1.0.dist-info/METADATA 5242880 bytes, expected at most 4194304");
 
     let many: Vec<Raw> = (0..60_001).map(|index| raw(&format!("demo/{index:06}"), "")).collect();
     let mut bytes = zip(&many);
@@ -421,13 +452,13 @@ fn bombs_are_not_inflated() {
 #[test]
 fn wheels_without_their_metadata_are_damage() {
     let bare = [raw("demo/__init__.py", "x = 1\n")];
-    insta::assert_snapshot!(damage_of(FILE, &bare), @r"");
+    insta::assert_snapshot!(damage_of(FILE, &bare), @"damaged - no demo-1.0.dist-info folder, expected one");
     let mut renamed = members(&[]);
     for member in &mut renamed {
         member.name = member.name.replace("demo-1.0.dist-info", "other-2.0.dist-info");
     }
     let text = damage_of(FILE, &renamed);
-    insta::assert_snapshot!(text.lines().next().unwrap(), @r"");
+    insta::assert_snapshot!(text.lines().next().unwrap(), @"metadata-mismatch - the metadata folder is other-2.0.dist-info, expected demo-1.0.dist-info");
 }
 
 proptest! {
