@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::support::{data, jetwheel, make_twins, make_wheels};
 
 fn json(path: &str) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(data(path)).unwrap()).unwrap()
+    serde_json::from_str(&fs_err::read_to_string(data(path)).unwrap()).unwrap()
 }
 
 fn texts(value: &Value) -> Vec<String> {
@@ -81,7 +81,7 @@ fn inspect(file: &str, bytes: &[u8]) -> Result<Inspection, Error> {
 #[test]
 fn twins_come_out_as_surveyed() {
     let dir = tempfile::tempdir().unwrap();
-    let mut names: Vec<String> = std::fs::read_dir(data("golden"))
+    let mut names: Vec<String> = fs_err::read_dir(data("golden"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap().replace(".json", ""))
         .collect();
@@ -94,7 +94,7 @@ fn twins_come_out_as_surveyed() {
         files.push(wheel::inspect_wheel(&path, &InspectOptions::default()).unwrap().facts);
     }
     let answer = dir.path().join("answer.json");
-    std::fs::write(&answer, serde_json::json!({ "files": files }).to_string()).unwrap();
+    fs_err::write(&answer, serde_json::json!({ "files": files }).to_string()).unwrap();
     let output = Command::new("python3")
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/compare_golden.py"))
         .arg("--twin")
@@ -108,9 +108,9 @@ fn twins_come_out_as_surveyed() {
 #[test]
 fn kept_facts_are_those_of_the_survey() {
     let mut count = 0;
-    for entry in std::fs::read_dir(data("facts")).unwrap() {
+    for entry in fs_err::read_dir(data("facts")).unwrap() {
         let path = entry.unwrap().path();
-        let facts: Facts = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let facts: Facts = serde_json::from_str(&fs_err::read_to_string(&path).unwrap()).unwrap();
         let survey = json(&format!("golden/{}", path.file_name().unwrap().to_str().unwrap()));
         assert_eq!(facts.sha256.to_string(), survey["sha256"], "{}", facts.file);
         assert_eq!(facts.damage, []);
@@ -184,7 +184,7 @@ fn zip(members: &[Raw]) -> Vec<u8> {
         directory.extend(b"PK\x01\x02\x14\x03\x14\0");
         directory.extend(common(&member.name));
         directory.extend([0; 6]);
-        directory.extend(0o100_644_0000_u32.to_le_bytes());
+        directory.extend((0o100_644_u32 << 16).to_le_bytes());
         directory.extend(member.at.map_or(place, |index| places[index]).to_le_bytes());
         directory.extend(member.name.as_bytes());
     }
@@ -466,11 +466,11 @@ fn wheels_without_their_metadata_are_damage() {
 #[test]
 fn the_command_shows_files_and_its_exit_code_says_whether_all_is_well() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("wheels")).unwrap();
+    fs_err::create_dir(dir.path().join("wheels")).unwrap();
     let path = |name: &str| dir.path().join("wheels").join(name);
-    std::fs::write(path(FILE), zip(&members(&[]))).unwrap();
-    std::fs::copy(data("fatbin/cubin/cu130-sm_110f.cubin"), path("kernel.cubin")).unwrap();
-    std::fs::write(path("README.txt"), "not shown").unwrap();
+    fs_err::write(path(FILE), zip(&members(&[]))).unwrap();
+    fs_err::copy(data("fatbin/cubin/cu130-sm_110f.cubin"), path("kernel.cubin")).unwrap();
+    fs_err::write(path("README.txt"), "not shown").unwrap();
     let run = |arguments: &[&str]| {
         let output =
             jetwheel(dir.path()).current_dir(dir.path()).arg("inspect").args(arguments).output().unwrap();
@@ -497,10 +497,10 @@ fn the_command_shows_files_and_its_exit_code_says_whether_all_is_well() {
 
     let mut broken = members(&[]);
     broken[0].crc = Some(7);
-    std::fs::write(path("broken-1.0-py3-none-any.whl"), zip(&broken)).unwrap();
+    fs_err::write(path("broken-1.0-py3-none-any.whl"), zip(&broken)).unwrap();
     assert_eq!(run(&["wheels"]).0, 1);
 
-    std::fs::write(path("cut-1.0-py3-none-any.whl"), &zip(&broken)[..99]).unwrap();
+    fs_err::write(path("cut-1.0-py3-none-any.whl"), &zip(&broken)[..99]).unwrap();
     let (code, out, err) = run(&["wheels", "absent.so"]);
     assert_eq!(code, 3);
     assert!(
