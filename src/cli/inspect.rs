@@ -296,9 +296,16 @@ fn images_by_title(facts: &Facts) -> Vec<(String, String)> {
     lines
 }
 
+/// Images with how often: machine code before PTX, each by compute capability.
 fn images_text<'a>(images: impl Iterator<Item = (&'a str, u64)>) -> String {
-    let images: Vec<String> = images.map(|(image, count)| format!("{image} {count}")).collect();
-    let mut text = images.iter().take(SHOWN_IMAGES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let mut images: Vec<(&str, u64)> = images.collect();
+    images.sort_by_key(|(image, _)| {
+        let (kind, target) = image.split_once('_').unwrap_or((image, ""));
+        let digits = target.trim_end_matches(char::is_alphabetic);
+        (kind != "sm", kind, digits.parse().unwrap_or(u32::MAX), target)
+    });
+    let shown = images.iter().take(SHOWN_IMAGES).map(|(image, count)| format!("{image}×{count}"));
+    let mut text = shown.collect::<Vec<_>>().join(" ");
     if images.len() > SHOWN_IMAGES {
         let _infallible = write!(text, " and {} others", images.len() - SHOWN_IMAGES);
     }
@@ -346,7 +353,7 @@ impl Paragraph<'_> {
             if begun && line.chars().count() + gap + word.chars().count() > self.width {
                 self.text.push_str(line.trim_end());
                 self.text.push('\n');
-                line = Self::BODY.to_owned();
+                Self::BODY.clone_into(&mut line);
                 line.push_str(word);
             } else {
                 line.extend(std::iter::repeat_n(' ', gap));
@@ -367,16 +374,16 @@ mod tests {
     fn lines_fit_the_width() {
         let mut text = String::new();
         let mut line = Paragraph { text: &mut text, width: 30 };
-        line.put("lib/libtorch_cuda.so", "444 registered: sm_80 444, sm_90 444");
+        line.put("lib/libtorch_cuda.so", "444 registered: sm_80×444 sm_90×444");
         line.put("", "plain words that do not fit on one line");
         insta::assert_snapshot!(text, @r"
           lib/libtorch_cuda.so  444
-              registered: sm_80 444,
-              sm_90 444
+              registered: sm_80×444
+              sm_90×444
           plain words that do not fit
               on one line
         ");
-        assert!(text.lines().all(|line| line.len() <= 30));
+        assert!(text.lines().all(|line| line.chars().count() <= 30));
     }
 
     #[test]
