@@ -63,7 +63,7 @@ impl Site {
         for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
             command.env_remove(proxy);
         }
-        command.args(["sync", "--format", "json"]).args(arguments);
+        command.arg("sync").args(arguments);
         command
     }
 
@@ -73,7 +73,7 @@ impl Site {
     }
 
     fn sync_with(&self, code: i32, command: &mut std::process::Command) -> Value {
-        let output = command.output().unwrap();
+        let output = command.args(["--format", "json"]).output().unwrap();
         let said = said(&output);
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(!said.contains("panic"), "{said}");
@@ -267,10 +267,10 @@ fn other_bytes_under_the_same_name_are_an_incident_not_an_update() {
     for flat in [false, true] {
         let upstream = Upstream::serving(folder.path());
         if flat {
-            upstream.make_flat("/simple/");
+            upstream.make_flat("/redist/");
         }
         let site = Site::new();
-        let url = upstream.url("/simple/");
+        let url = upstream.url(if flat { "/redist/" } else { "/simple/" });
         let arguments = ["--device", ORIN, "--upstream", &url, "demo"];
         let first = site.sync(0, &arguments)["kept"][0]["sha256"].clone();
         upstream.add_all(other.path());
@@ -558,7 +558,7 @@ fn yanked_files_are_taken_only_when_pinned() {
     assert_eq!(rows[0].provenance.yanked.as_deref(), Some("bad build"));
 
     upstream.change(&filename("1.0", "cp310"), |file| file.attributes = "data-yanked".to_owned());
-    site.sync(0, &["--device", ORIN, "--upstream", &url, "demo"]);
+    site.sync(1, &["--device", ORIN, "--upstream", &url, "demo"]);
     let rows = site.store().rows(&"demo".parse().unwrap()).unwrap();
     assert_eq!(rows[1].provenance.yanked.as_deref(), Some(""), "a later yank is taken over");
 }
@@ -637,11 +637,7 @@ fn the_report_for_people_fits_a_terminal() {
     let upstream = Upstream::serving(folder.path());
     let site = Site::new();
     let url = upstream.url("/simple/");
-    let output = site
-        .command(&["--device", ORIN, "--upstream", &url, "demo", "absent"])
-        .args(["--format", "text"])
-        .output()
-        .unwrap();
+    let output = site.command(&["--device", ORIN, "--upstream", &url, "demo", "absent"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -260,6 +260,7 @@ fn choose(state: &mut State, seen: &Seen) -> Answer {
     let project = match (state.flat, place.strip_suffix('/')) {
         (true, _) if place.is_empty() => None,
         (false, Some(project)) if !project.contains('/') => Some(project),
+        (false, _) if place.is_empty() => return list(state),
         _ => return Answer::of(404),
     };
     let depth = state.prefix.matches('/').count();
@@ -280,12 +281,24 @@ fn choose(state: &mut State, seen: &Seen) -> Answer {
     }
 }
 
+/// The list of all projects.
+fn list(state: &State) -> Answer {
+    let names = state.files.keys().map(|name| format!("<a href=\"{0}/\">{0}</a>", project_of(name)));
+    let mut answer = Answer::of(200);
+    answer.headers.push(("Content-Type", "text/html".to_owned()));
+    answer.body = names.collect::<String>().into_bytes();
+    answer
+}
+
+fn project_of(file: &str) -> String {
+    file.split('-').next().unwrap().replace(['_', '.'], "-").to_lowercase()
+}
+
 /// The page of a project, or of all; `+` is encoded, as many indexes do.
 fn page(state: &State, project: Option<&str>, up: &str) -> String {
     let mut body = String::new();
     for (name, served) in &state.files {
-        let own = name.split('-').next().unwrap().replace(['_', '.'], "-").to_lowercase();
-        if project.is_some_and(|project| project != own) {
+        if project.is_some_and(|project| project != project_of(name)) {
             continue;
         }
         let digest = match served.sha256.filter(|_| !state.flat) {
