@@ -282,7 +282,7 @@ impl Taker {
     ) -> Result<Event, Error> {
         let store = Arc::clone(&self.means.store);
         let (origin, name) = (origin.clone(), name.clone());
-        let noting = move || note(&store, kind, &origin, &name, text);
+        let noting = move || note(&store, kind, &origin, &name, &text);
         Ok(tokio::task::spawn_blocking(noting).await??)
     }
 

@@ -482,6 +482,48 @@ fn logins_go_to_their_host_alone_and_are_shown_nowhere() {
 }
 
 #[test]
+fn a_private_authority_is_trusted_only_where_it_is_configured() {
+    let folder = wheels(&json!([orin_wheel("1.0")]));
+    let upstream = Upstream::serving_tls(folder.path());
+    let url = upstream.url("/simple/");
+    let site = Site::new();
+    let report = site.sync(3, &["--device", ORIN, "--upstream", &url, "demo"]);
+    assert!(report["unreachable"][0]["text"].as_str().unwrap().contains("certificate"), "{report}");
+    site.configure(&format!("ca = {:?}", crate::support::data("tls/ca.pem")));
+    let report = site.sync(0, &["--device", ORIN, "--upstream", &url, "demo"]);
+    assert_eq!(each(&report, "kept", "version"), ["1.0"]);
+
+    // From there, nothing leads back to plain http.
+    let plain = Upstream::serving(folder.path());
+    upstream.page_faults([Fault::Redirect(plain.url("/simple/demo/"))]);
+    let report = site.sync(3, &["--device", ORIN, "--upstream", &url, "demo"]);
+    assert!(report["unreachable"][0]["text"].as_str().unwrap().contains("from https to http"), "{report}");
+    assert!(plain.seen().is_empty());
+
+    site.configure("ca = \"gone.pem\"");
+    site.command(&["--device", ORIN, "--upstream", &url, "demo"])
+        .output()
+        .map(|output| {
+            assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        })
+        .unwrap();
+}
+
+#[test]
+fn the_proxy_of_the_environment_is_used() {
+    let folder = wheels(&json!([orin_wheel("1.0")]));
+    let upstream = Upstream::serving(folder.path());
+    let site = Site::new();
+    // No resolver knows this host: only a proxy can be asked for it.
+    let mut command =
+        site.command(&["--device", ORIN, "--upstream", "http://jetson.invalid/simple/", "demo"]);
+    command.env("HTTP_PROXY", upstream.url("")).env("http_proxy", upstream.url(""));
+    command.env_remove("NO_PROXY").env_remove("no_proxy");
+    let report = site.sync_with(0, &mut command);
+    assert_eq!(each(&report, "kept", "version"), ["1.0"]);
+}
+
+#[test]
 fn a_redirect_to_another_scheme_is_not_followed() {
     let folder = wheels(&json!([orin_wheel("1.0")]));
     let upstream = Upstream::serving(folder.path());
