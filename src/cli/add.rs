@@ -1,11 +1,247 @@
 //! `jetwheel add`.
 
-use super::{Answer, Context};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use fs_err as fs;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+use serde::Serialize;
+
+use super::{Answer, Console, Context, Format, Usage};
+use crate::digest::{HashingReader, Sha256};
+use crate::store::{self, Provenance, Put, Store};
+use crate::wheel::{Facts, GpuClass, InspectOptions, ProjectName, WheelFilename, inspect_wheel_as};
+
+/// How deep folders are searched; deeper ones are a loop of mounts, not a collection of wheels.
+const DEEPEST: usize = 64;
 
 /// Arguments of `jetwheel add`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+#[command(after_help = "\
+Wheels are copied, never linked. Folders are searched for wheels with all their subfolders; symbolic links in them are
+not followed. A damaged wheel is not taken in; the others are.
 
-pub(super) fn run(_arguments: &Arguments, _context: &mut Context) -> anyhow::Result<Answer> {
-    anyhow::bail!("not there yet")
+Examples:
+  jetwheel add torch-2.8.0-cp310-cp310-linux_aarch64.whl
+  jetwheel add ./wheels /mnt/usb
+  jetwheel add ./wheels --format json")]
+pub struct Arguments {
+    /// Wheels, or folders with wheels
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+/// What became of the wheels.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    added: Vec<Taken>,
+    known: Vec<Taken>,
+    refused: Vec<Refused>,
+}
+
+#[derive(Debug, Serialize)]
+struct Taken {
+    file: String,
+    sha256: Sha256,
+    size: u64,
+    project: Option<ProjectName>,
+    version: Option<String>,
+    gpu: GpuClass,
+}
+
+#[derive(Debug, Serialize)]
+struct Refused {
+    file: String,
+    reason: String,
+}
+
+impl Taken {
+    fn new(facts: &Facts) -> Self {
+        Self {
+            file: facts.file.clone(),
+            sha256: facts.sha256,
+            size: facts.size,
+            project: facts.project.clone(),
+            version: facts.version.clone(),
+            gpu: facts.gpu,
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
+    let mut wheels = Vec::new();
+    for path in &arguments.paths {
+        let path = context.path(path);
+        // Only here are links followed: whoever names one means what it points to.
+        let kind = fs::metadata(&path).map_err(|error| Usage(error.to_string()))?;
+        if kind.is_dir() {
+            search(&path, 0, &mut wheels, &mut context.console)?;
+        } else {
+            wheels.push(path);
+        }
+    }
+    let store = context.store()?;
+    let mut summary = Summary::default();
+    for (number, path) in wheels.iter().enumerate() {
+        let place = format_args!("[{}/{}]", number + 1, wheels.len());
+        let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        match take(&store, path)? {
+            Ok((Put::New, taken)) => {
+                context.console.say(format_args!("{place} added {file}"))?;
+                summary.added.push(taken);
+            }
+            Ok((Put::Known, taken)) => {
+                context.console.say(format_args!("{place} known {file}"))?;
+                summary.known.push(taken);
+            }
+            Err(reason) => {
+                context.console.say(format_args!("{place} refused {file}: {reason}"))?;
+                summary.refused.push(Refused { file, reason });
+            }
+        }
+    }
+    if context.format == Format::Json {
+        context.console.print_json(&summary)?;
+    } else {
+        print(&mut context.console, &summary)?;
+    }
+    Ok(if summary.refused.is_empty() { Answer::Yes } else { Answer::No })
+}
+
+/// Collects the wheels of a folder, in order of their paths.
+fn search(
+    folder: &Path,
+    depth: usize,
+    wheels: &mut Vec<PathBuf>,
+    console: &mut Console,
+) -> anyhow::Result<()> {
+    if depth > DEEPEST {
+        console.say(format_args!(
+            "passed over, for it lies more than {DEEPEST} folders deep: {}",
+            folder.display()
+        ))?;
+        return Ok(());
+    }
+    let mut entries = match fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
+        Ok(entries) => entries,
+        Err(error) if depth > 0 => {
+            console.say(format_args!("passed over: {error}"))?;
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    entries.sort_by_key(fs::DirEntry::path);
+    for entry in entries {
+        let (path, kind) = (entry.path(), entry.file_type()?);
+        let wheel = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("whl"));
+        if kind.is_dir() {
+            search(&path, depth + 1, wheels, console)?;
+        } else if kind.is_file() && wheel {
+            wheels.push(path);
+        } else if wheel {
+            let what = if kind.is_symlink() { "a symbolic link" } else { "not a regular file" };
+            console.say(format_args!("passed over, for it is {what}: {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes in one wheel, or says why not. An error is one of the store, which concerns all wheels.
+fn take(store: &Store, path: &Path) -> anyhow::Result<Result<(Put, Taken), String>> {
+    let Some(file) = path.file_name().and_then(|name| name.to_str()) else {
+        return Ok(Err("its name is not valid UTF-8".to_owned()));
+    };
+    if let Err(error) = file.parse::<WheelFilename>() {
+        return Ok(Err(error.kind.to_string()));
+    }
+    // Without NONBLOCK, a pipe that took the place of a file would never open.
+    let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let opened = fs::OpenOptions::new().read(true).custom_flags(nonblock).open(path);
+    let opened = opened.and_then(|source| Ok((source.metadata()?, source)));
+    let (found, source) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    if !found.is_file() {
+        return Ok(Err("not a regular file".to_owned()));
+    }
+    let mut spooled = store.spool_for(found.len())?;
+    // No more than was there at the start, so that a file that grows ends.
+    let mut source = HashingReader::new(source.take(found.len()));
+    copy(&mut source, &mut spooled).with_context(|| format!("{}: cannot be copied", path.display()))?;
+    let (sha256, size) = source.finish();
+    spooled.rewind()?;
+    let provenance = Provenance {
+        upstream: "local".to_owned(),
+        url: Some(file.to_owned()),
+        first_seen: jiff::Timestamp::now().to_string(),
+        ..Provenance::default()
+    };
+    if let Ok(Some(row)) = store.row_named(&sha256, file)
+        && row.held
+    {
+        let member = store.metadata(&sha256)?.unwrap_or_default();
+        if row.facts.metadata_sha256.is_none_or(|stated| stated == Sha256::of(&member)) {
+            let put = store.put(spooled, &row.facts, &member, &provenance)?;
+            return Ok(Ok((put, Taken::new(&row.facts))));
+        }
+    }
+    let options = InspectOptions { sha256: Some(sha256), ..InspectOptions::default() };
+    let inspection = match inspect_wheel_as(file, spooled.path(), &options) {
+        Ok(inspection) => inspection,
+        Err(error) => return Ok(Err(chain(&error))),
+    };
+    debug_assert_eq!(inspection.facts.size, size);
+    if let Some(damage) = inspection.facts.damage.first() {
+        let more = match inspection.facts.damage.len() {
+            1 => String::new(),
+            count => format!(" (and {} more)", count - 1),
+        };
+        let member = damage.member.as_ref().map(|member| format!("{member}: ")).unwrap_or_default();
+        return Ok(Err(format!("{member}{}{more}", damage.text)));
+    }
+    match store.put(spooled, &inspection.facts, &inspection.metadata, &provenance) {
+        Ok(put) => Ok(Ok((put, Taken::new(&inspection.facts)))),
+        Err(error @ (store::Error::Name { .. } | store::Error::Mismatch { .. })) => {
+            Ok(Err(error.to_string()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn copy(source: &mut impl io::Read, spooled: &mut tempfile::NamedTempFile) -> io::Result<()> {
+    io::copy(&mut io::BufReader::with_capacity(256 << 10, source), spooled)?;
+    spooled.flush()
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+fn print(console: &mut Console, summary: &Summary) -> anyhow::Result<()> {
+    if !(summary.added.is_empty() && summary.known.is_empty()) {
+        console.print(format_args!("{:<7} {:>13}  {:<8}  FILE\n", "RESULT", "BYTES", "GPU"))?;
+    }
+    let taken = summary.added.iter().map(|taken| ("added", taken));
+    for (result, taken) in taken.chain(summary.known.iter().map(|taken| ("known", taken))) {
+        console.print(format_args!("{result:<7} {:>13}  {:<8}  {}\n", taken.size, taken.gpu, taken.file))?;
+    }
+    for refused in &summary.refused {
+        console.print(format_args!("refused {}\n        {}\n", refused.file, refused.reason))?;
+    }
+    console.print(format_args!(
+        "{} added, {} known, {} refused\n",
+        summary.added.len(),
+        summary.known.len(),
+        summary.refused.len()
+    ))?;
+    Ok(())
 }

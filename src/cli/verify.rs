@@ -1,11 +1,99 @@
 //! `jetwheel verify`.
 
-use super::{Answer, Context};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Answer, Console, Context, Format};
+use crate::store::{Fetch, Report};
+
+/// After how many bytes a line of progress is due where there is no terminal.
+const LINE_AFTER: u64 = 10 << 30;
 
 /// Arguments of `jetwheel verify`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+#[command(after_help = "\
+Hashes every wheel, and compares it with its sidecar file, its METADATA and its row in the catalogue.
+Exit code 1 means that something is wrong, and was not mended.
 
-pub(super) fn run(_arguments: &Arguments, _context: &mut Context) -> anyhow::Result<Answer> {
-    anyhow::bail!("not there yet")
+Examples:
+  jetwheel verify
+  jetwheel verify --repair
+  jetwheel verify --format json")]
+pub struct Arguments {
+    /// Move damaged wheels to the folder `quarantine`, and make anew what can be made from the rest
+    #[arg(long)]
+    repair: bool,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
+    run_with(arguments, context, None)
+}
+
+/// As `run`; damaged wheels are fetched again by that function.
+pub(super) fn run_with(
+    arguments: &Arguments,
+    context: &mut Context,
+    fetch: Option<&Fetch<'_>>,
+) -> anyhow::Result<Answer> {
+    let store = context.store()?;
+    let bar = context.console.interactive.then(|| {
+        let style = indicatif::ProgressStyle::with_template("{bar:40} {bytes} of {total_bytes}, {eta} left");
+        indicatif::ProgressBar::new(0).with_style(style.expect("the template is a constant that parses"))
+    });
+    let told = AtomicU64::new(0);
+    let mut report = store.verify(&|done, total| {
+        if let Some(bar) = &bar {
+            bar.set_length(total);
+            bar.set_position(done);
+        } else if done / LINE_AFTER > told.fetch_max(done / LINE_AFTER, Ordering::Relaxed) {
+            tracing::info!(done_bytes = done, total_bytes = total, "hashing");
+        }
+    })?;
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    if arguments.repair {
+        store.repair(&mut report, fetch)?;
+    }
+    if context.format == Format::Json {
+        context.console.print_json(&report)?;
+    } else {
+        print(&mut context.console, &report, arguments.repair)?;
+    }
+    Ok(if report.findings.iter().all(|finding| finding.mended) { Answer::Yes } else { Answer::No })
+}
+
+fn print(console: &mut Console, report: &Report, repair: bool) -> anyhow::Result<()> {
+    for finding in &report.findings {
+        let kind = serde_json::to_value(finding.kind)?;
+        let file = finding.file.as_deref().unwrap_or("a file whose name is not known");
+        console.print(format_args!("{}: {file}\n", kind.as_str().unwrap_or_default()))?;
+        if let Some(project) = &finding.project {
+            console.print(format_args!("    project {project}, sha256 {}\n", finding.sha256))?;
+        } else {
+            console.print(format_args!("    sha256 {}\n", finding.sha256))?;
+        }
+        console.print(format_args!("    {}\n    {}\n", finding.path.display(), finding.text))?;
+        if let Some(remedy) = &finding.remedy {
+            let state = if finding.mended { "mended" } else { "not mended" };
+            console.print(format_args!("    {state}: {remedy}\n"))?;
+        }
+    }
+    for orphan in &report.orphans {
+        console
+            .say(format_args!("{orphan}.whl has no sidecar file, as a crash leaves it; that does no harm"))?;
+    }
+    let mended = report.findings.iter().filter(|finding| finding.mended).count();
+    let found = report.findings.len();
+    console.print(format_args!(
+        "{} wheels hashed ({} bytes), {} files known: {}\n",
+        report.blobs,
+        report.bytes,
+        report.sidecars,
+        match found {
+            0 => "all right".to_owned(),
+            _ if repair => format!("{found} things wrong, {mended} mended"),
+            _ => format!("{found} things wrong; --repair mends what can be mended"),
+        }
+    ))?;
+    Ok(())
 }

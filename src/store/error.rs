@@ -36,14 +36,14 @@ pub enum Error {
         source: io::Error,
     },
     /// The disk is too full to take anything in; what is there is still served.
-    #[error("{}: {free} bytes are free on the disk, and the store keeps a reserve of {reserve} bytes", .dir.display())]
+    #[error("{}: {free} bytes are free on the disk, and {needed} are needed, a reserve of 4 MiB included", .dir.display())]
     Full {
         /// The data folder.
         dir: PathBuf,
         /// Free space, in bytes.
         free: u64,
-        /// What has to stay free, in bytes.
-        reserve: u64,
+        /// What is needed, in bytes, with what has to stay free for the catalogue.
+        needed: u64,
     },
     /// A file of the store does not hold what was written to it.
     #[error("{}: {found}; `jetwheel verify --repair` mends what can be mended", .path.display())]

@@ -168,12 +168,13 @@ impl Layout {
         }
     }
 
-    /// Fails where the disk is so full that a write could break the catalogue.
-    pub(super) fn check_space(&self) -> Result<(), Error> {
+    /// Fails where the disk is so full that a write of that many bytes could break the catalogue.
+    pub(super) fn check_space(&self, bytes: u64) -> Result<(), Error> {
         let disk = rustix::fs::statvfs(&self.dir).map_err(|error| Error::io(&self.dir)(error.into()))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        if free < RESERVE {
-            return Err(Error::Full { dir: self.dir.clone(), free, reserve: RESERVE });
+        let needed = RESERVE.saturating_add(bytes);
+        if free < needed {
+            return Err(Error::Full { dir: self.dir.clone(), free, needed });
         }
         Ok(())
     }

@@ -20,13 +20,16 @@ mod incident;
 mod layout;
 mod listing;
 mod recover;
+mod repair;
 mod revision;
 mod sidecar;
+mod verify;
 mod write;
 
 pub use error::Error;
 pub use incident::{Incident, IncidentKind};
 pub use listing::Listed;
+pub use verify::{Fetch, Finding, FindingKind, Report};
 
 use catalogue::record::{Counts, Light, counts_key, parse_file_key, pin_key, project_prefix, url_key};
 use catalogue::{Catalogue, Fault};
@@ -136,6 +139,42 @@ impl Store {
     pub fn spool(&self) -> Result<tempfile::NamedTempFile, Error> {
         let spool = self.layout.spool();
         tempfile::Builder::new().prefix("wheel-").tempfile_in(&spool).map_err(Error::io(&spool))
+    }
+
+    /// As [`Store::spool`], for a file of that size in bytes: fails before anything is written where it does not fit.
+    pub fn spool_for(&self, size: u64) -> Result<tempfile::NamedTempFile, Error> {
+        self.layout.check_space(size)?;
+        self.spool()
+    }
+
+    /// Makes the catalogue anew from the sidecar files; yields how many files it has.
+    ///
+    /// The old one is moved aside until the new one is whole, and put back where that fails.
+    pub fn rebuild(&self) -> Result<Recovery, Error> {
+        self.layout.check_space(0)?;
+        let (folder, aside) = (self.layout.catalogue(), self.layout.dir.join("catalogue.old"));
+        let _turn = locked(&self.writer);
+        let mut place = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
+        *place = None;
+        recover::set_dirty(&self.layout)?;
+        if aside.exists() {
+            fs::remove_dir_all(&aside).map_err(Error::io(&aside))?;
+        }
+        fs::rename(&folder, &aside).map_err(Error::io(&folder))?;
+        match recover::fill(&self.layout, "it was asked for".to_owned()) {
+            Ok((catalogue, recovery)) => {
+                *place = Some(catalogue);
+                drop(place);
+                self.revisions.bump_all();
+                fs::remove_dir_all(&aside).map_err(Error::io(&aside))?;
+                Ok(recovery)
+            }
+            Err(error) => {
+                let _nothing_there = fs::remove_dir_all(&folder);
+                fs::rename(&aside, &folder).map_err(Error::io(&aside))?;
+                Err(error)
+            }
+        }
     }
 
     /// All known projects, in order; those with at least one held file if `held_only`.
@@ -289,7 +328,7 @@ impl Store {
             return Ok(catalogue);
         }
         drop(catalogue);
-        self.renew(recover::open)?;
+        self.renew(recover::reopen)?;
         Ok(self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -300,7 +339,7 @@ impl Store {
         &self,
         open: impl FnOnce(&Layout) -> Result<(Catalogue, Option<Recovery>), Error>,
     ) -> Result<(), Error> {
-        self.layout.check_space()?;
+        self.layout.check_space(0)?;
         let mut place = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
         *place = None;
         let (catalogue, recovery) = open(&self.layout)?;

@@ -62,7 +62,7 @@ impl Store {
         {
             return Err(mismatch(format!("the METADATA at hand has not the digest {stated}")));
         }
-        self.layout.check_space()?;
+        self.layout.check_space(0)?;
         self.put_blob(spooled, facts, metadata)?;
         self.see(facts, provenance, true)
     }
@@ -72,7 +72,7 @@ impl Store {
     /// Where its bytes are kept already, they and their facts stay.
     pub fn put_facts(&self, facts: &Facts, provenance: &Provenance) -> Result<Put, Error> {
         check(facts, provenance)?;
-        self.layout.check_space()?;
+        self.layout.check_space(0)?;
         let shard = self.layout.shard(&facts.sha256);
         self.make_shard(&shard)?;
         self.see(facts, provenance, false)
@@ -153,7 +153,7 @@ impl Store {
     ) -> Result<(), Error> {
         let mut writer = locked(&self.writer);
         if writer.refused {
-            self.renew(recover::open)?;
+            self.renew(recover::reopen)?;
             writer.refused = false;
         }
         let before = match recover::find_sidecar(&self.layout, sha256) {
