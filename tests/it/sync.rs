@@ -360,6 +360,34 @@ fn metadata_beside_a_wheel_spares_its_download() {
     assert!(upstream.fetched().is_empty());
 }
 
+/// The expected bytes are what Python's zipfile reads.
+#[test]
+fn metadata_is_read_from_the_end_of_a_large_wheel_by_ranges() {
+    use jetwheel::upstream::{Client, Link, MetadataSource, Options, fetch_metadata};
+    let folder = wheels(&json!([
+        {"filename": "demo-1.0-py3-none-any.whl", "requires_dist": ["torch==2.8.0"],
+            "elfs": [{"path": "demo/a.so", "cuda": "12.6", "payload": 300_000, "fatbins": [["sm_87"]]}]},
+    ]));
+    let name = "demo-1.0-py3-none-any.whl";
+    let path = folder.path().join(name);
+    let script = "import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); sys.stdout.buffer.write(z.read('demo-1.0.dist-info/METADATA'))";
+    let expected =
+        std::process::Command::new("python3").args(["-c", script]).arg(&path).output().unwrap().stdout;
+    let upstream = Upstream::serving(folder.path());
+    let url = upstream.url(&format!("/f/{name}"));
+    let link = Link { file: jetwheel::simple::FileLink::new(name, url.clone()), url: url.parse().unwrap() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // The client wants a TLS provider even for plain http; the binary installs it at its start.
+    let _already_installed = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::new(Options::default()).unwrap();
+    let fetch = || runtime.block_on(fetch_metadata(&client, &link)).unwrap();
+    assert_eq!(fetch(), Some(MetadataSource::Inside(expected)));
+    assert!(upstream.seen().iter().all(|seen| seen.headers.contains_key("range")));
+
+    upstream.change(name, |file| file.ranges = false);
+    assert_eq!(fetch(), None);
+}
+
 /// C26: devpi#1041, artifact-keeper#2310, #1130.
 #[test]
 fn the_url_of_an_index_may_have_any_of_its_usual_forms() {
