@@ -353,7 +353,7 @@ impl Paragraph<'_> {
             if begun && line.chars().count() + gap + word.chars().count() > self.width {
                 self.text.push_str(line.trim_end());
                 self.text.push('\n');
-                line = Self::BODY.to_owned();
+                Self::BODY.clone_into(&mut line);
                 line.push_str(word);
             } else {
                 line.extend(std::iter::repeat_n(' ', gap));

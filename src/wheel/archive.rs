@@ -126,7 +126,7 @@ impl Archive {
                 format!("the zip archive begins at byte {:#x} of the file, expected 0", zip.offset()),
             ));
         }
-        archive.read_entries(&mut zip).map_err(io)?;
+        archive.read_entries(&mut zip);
         match zip.has_overlapping_entries() {
             Ok(false) => {}
             Ok(true) => archive.give_up("members overlap in the file, expected each byte in one of them"),
@@ -150,7 +150,7 @@ impl Archive {
         Ok(archive)
     }
 
-    fn read_entries(&mut self, zip: &mut ZipArchive<SourceReader<'_>>) -> io::Result<()> {
+    fn read_entries(&mut self, zip: &mut ZipArchive<SourceReader<'_>>) {
         let mut seen = HashSet::new();
         for index in 0..zip.len() {
             let Ok(entry) = zip.by_index_raw(index) else {
@@ -202,7 +202,6 @@ impl Archive {
                 }
             }
         }
-        Ok(())
     }
 
     /// Refuses to read anything, since reading would be no use or no end.
