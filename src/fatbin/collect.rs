@@ -27,6 +27,7 @@ pub(super) struct Known {
 
 /// What a file is, as its front says.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per file")]
 pub(super) enum Content {
     /// A host ELF file.
     Elf(ElfFacts, Sections),

@@ -57,11 +57,12 @@ pub struct Scanner {
     tally: Tally,
     promise: Option<Promise>,
     compiler: Option<Compiler>,
-    libraries: Option<Libraries>,
+    libraries: Libraries,
 }
 
 /// What the end of the file leads to.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per file")]
 pub enum Finish {
     /// All is known.
     Done(Scan),
@@ -146,7 +147,7 @@ impl Scanner {
             tally: Tally::new(detailed),
             promise: Promise::of(name),
             compiler: is_compiler(name).then(Compiler::default),
-            libraries: Some(Libraries::default()),
+            libraries: Libraries::default(),
         }
     }
 
@@ -157,9 +158,7 @@ impl Scanner {
         if let Some(compiler) = &mut self.compiler {
             compiler.feed(chunk);
         }
-        if let Some(libraries) = &mut self.libraries {
-            libraries.feed(chunk);
-        }
+        self.libraries.feed(chunk);
         self.passed = self.passed.saturating_add(chunk.len() as u64);
     }
 
@@ -172,7 +171,7 @@ impl Scanner {
             first: First::of(self.collector.front()),
             size: self.passed,
             compiler: self.compiler.map(Compiler::finish),
-            dlopened: self.libraries.map(Libraries::finish).unwrap_or_default(),
+            dlopened: self.libraries.finish(),
         };
         match self.collector.finish(self.passed) {
             (known, false) => Finish::Done(rest.join(known)),
@@ -210,6 +209,11 @@ impl Rest {
             Content::Other if begins_with_fatbin => (Format::Fatbin, Sections::default()),
             Content::Other => (Format::Other, Sections::default()),
         };
+        let mut dlopened = self.dlopened;
+        if let Format::Elf(facts) = &format {
+            // Names in the dynamic section are linked, not opened.
+            dlopened.retain(|name| !facts.needed.contains(name) && facts.soname.as_ref() != Some(name));
+        }
         let mut sum = Sum::default();
         // A loose cubin is one image; what else stands in it is its own.
         if !matches!(format, Format::Cubin(_)) {
@@ -225,7 +229,7 @@ impl Rest {
             rows: sum.rows,
             bare_cubins: sum.bare_cubins,
             compiler: self.compiler,
-            dlopened: self.dlopened,
+            dlopened,
             damage,
             detail: sum.detail,
         }

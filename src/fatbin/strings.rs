@@ -192,3 +192,36 @@ fn libraries(found: &mut BTreeSet<String>, text: &[u8], starts: Range<usize>) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Compiler, Libraries};
+
+    #[test]
+    fn gathers_the_strings_of_a_compiler_at_any_chunk_size() {
+        let mut file = vec![b'x'; 3000];
+        file.extend(b"\0compute_90a\0compute_110f\0xcompute_20\0compute_30x\0compute_\0");
+        file.resize(6000, 0);
+        file.extend(b"Cuda compilation tools, release 12.8, V12.8.93\0compute_87\0");
+        for chunk in [1, 13, 200, 3000, 3005, 4096, 10_000] {
+            let mut compiler = Compiler::default();
+            file.chunks(chunk).for_each(|chunk| compiler.feed(chunk));
+            let found = compiler.finish();
+            let targets: Vec<String> = found.targets.iter().map(ToString::to_string).collect();
+            assert_eq!(targets, ["87", "90a", "110f"], "{chunk}");
+            assert_eq!(found.cuda.as_deref(), Some("12.8"), "{chunk}");
+        }
+    }
+
+    #[test]
+    fn gathers_names_of_cuda_libraries_alone() {
+        let mut file = vec![0; 2000];
+        file.extend(b"\0libcudnn.so.9\0libm.so.6\0libnvrtc.so.12.%d\0/usr/lib/libcuda.so.1\0xlibcuda.so.1\0libcuda.so.1\0");
+        file.resize(5000, 1);
+        for chunk in [1, 64, 2003, 10_000] {
+            let mut libraries = Libraries::default();
+            file.chunks(chunk).for_each(|chunk| libraries.feed(chunk));
+            assert_eq!(libraries.finish(), ["libcuda.so.1", "libcudnn.so.9"], "{chunk}");
+        }
+    }
+}

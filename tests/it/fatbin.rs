@@ -1,11 +1,16 @@
 //! The scanner against `cuobjdump` and `readelf`, at any chunk size, on damaged input, in flat memory.
 //!
 //! `tests/data/fatbin/expected.json` holds what `cuobjdump` and the format's reference scanner say of each specimen.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "the tests run on 64 bits, on files that they make themselves"
+)]
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::process::Command;
 
+use fs_err as fs;
 use jetwheel::fatbin::{Compression, ErrorKind, Finish, Format, GpuCode, Scan, Scanner};
 use serde_json::{Value, json};
 
@@ -35,14 +40,14 @@ fn scan_in(name: &str, bytes: &[u8], chunk: usize) -> (Scan, usize) {
 }
 
 fn expected() -> serde_json::Map<String, Value> {
-    let text = std::fs::read(data("fatbin/expected.json")).unwrap();
+    let text = fs::read(data("fatbin/expected.json")).unwrap();
     let Value::Object(mut all) = serde_json::from_slice(&text).unwrap() else { panic!("not an object") };
     let Some(Value::Object(files)) = all.remove("files") else { panic!("no files") };
     files
 }
 
 fn specimen(name: &str) -> Vec<u8> {
-    std::fs::read(data("fatbin").join(name)).unwrap()
+    fs::read(data("fatbin").join(name)).unwrap()
 }
 
 /// Kind, as `expected.json` names it, and name of the target.
@@ -147,7 +152,7 @@ fn comes_to_the_recorded_outcome_on_malformed_specimens() {
         let fatbins = scan.detail.as_ref().unwrap().fatbins.len();
         match outcome.split([',', ':', ' ', ';']).next().unwrap() {
             "accept" => {
-                assert!(scan.damage.is_empty() && scan.format == Format::Fatbin && fatbins == 1, "{name}")
+                assert!(scan.damage.is_empty() && scan.format == Format::Fatbin && fatbins == 1, "{name}");
             }
             "reject" => assert!(!scan.damage.is_empty() && scan.rows.is_empty(), "{name}: {:?}", scan.damage),
             "keep" | "list" => assert!(scan.damage.len() == 1 && scan.rows.len() == 1, "{name}"),
@@ -207,7 +212,7 @@ fn lists_the_images_that_cuobjdump_lists() {
 #[test]
 fn reads_the_members_of_a_wheel() {
     let record = &expected()["wheel/tiny-1.0-py3-none-linux_aarch64.whl"]["scan"];
-    let file = std::fs::File::open(data("fatbin/wheel/tiny-1.0-py3-none-linux_aarch64.whl")).unwrap();
+    let file = fs::File::open(data("fatbin/wheel/tiny-1.0-py3-none-linux_aarch64.whl")).unwrap();
     let mut wheel = zip::ZipArchive::new(file).unwrap();
     for index in 0..wheel.len() {
         let mut member = wheel.by_index(index).unwrap();
@@ -280,11 +285,11 @@ fn needs(scan: Scan) -> Needs {
 fn needs_what_readelf_says() {
     // Real ones: the binary under test, this one, and the libraries that it has loaded.
     let mut files = vec![std::env::current_exe().unwrap(), env!("CARGO_BIN_EXE_jetwheel").into()];
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let loaded: BTreeSet<&str> = maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).collect();
     files.extend(loaded.into_iter().filter(|path| path.contains(".so")).map(Into::into));
     assert!(files.len() >= 5, "few libraries are loaded: {files:?}");
-    for entry in std::fs::read_dir(data("fatbin/so")).unwrap() {
+    for entry in fs::read_dir(data("fatbin/so")).unwrap() {
         let path = entry.unwrap().path();
         files.extend(Some(path).filter(|path| path.extension().is_some_and(|extension| extension == "so")));
     }
@@ -296,22 +301,20 @@ fn needs_what_readelf_says() {
         made.path(),
     );
     make_twins(&["torch-2.9.1-cp312-cp312-manylinux_2_28_aarch64"], made.path());
-    for wheel in
-        std::fs::read_dir(made.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
-    {
-        let mut wheel = zip::ZipArchive::new(std::fs::File::open(wheel).unwrap()).unwrap();
+    for wheel in fs::read_dir(made.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>() {
+        let mut wheel = zip::ZipArchive::new(fs::File::open(wheel).unwrap()).unwrap();
         for index in 0..wheel.len() {
             let mut member = wheel.by_index(index).unwrap();
             let name = member.name().unwrap().replace('/', "-");
             if name.contains(".so") {
                 let path = made.path().join(format!("{index}-{name}"));
-                std::io::copy(&mut member, &mut std::fs::File::create(&path).unwrap()).unwrap();
+                std::io::copy(&mut member, &mut fs::File::create(&path).unwrap()).unwrap();
                 files.push(path);
             }
         }
     }
     for file in files {
-        let bytes = std::fs::read(&file).unwrap();
+        let bytes = fs::read(&file).unwrap();
         let scan = scan("library.so", &bytes, 1 << 16);
         assert_eq!(scan.damage, [], "{}", file.display());
         assert_eq!(needs(scan), readelf(&file), "{}", file.display());
@@ -343,6 +346,7 @@ impl Layout {
 
     /// Lays the parts out behind headers of 4 KiB, with a segment for each and sections where asked for.
     fn new(order: &[Part], padding: usize, segments: bool, sections: bool) -> Self {
+        const BASE: u64 = 0x40_0000;
         let length = |part: Part| match part {
             Part::Dynamic => 16 * 8,
             Part::Strings => Self::STRINGS.len(),
@@ -356,8 +360,6 @@ impl Layout {
             at += length(*part).next_multiple_of(16);
         }
         let place = |part| places.iter().find(|(other, _)| *other == part).unwrap().1 as u64;
-        const BASE: u64 = 0x40_0000;
-
         let mut bytes = vec![0; at];
         let mut put =
             |at: u64, field: &[u8]| bytes[at as usize..at as usize + field.len()].copy_from_slice(field);
@@ -538,9 +540,9 @@ fn mutant(seeds: &[(String, Vec<u8>)], numbers: &mut Numbers) -> (String, Vec<u8
 const CHILD: &str = "JETWHEEL_TEST_CHILD";
 
 /// Runs a test of this file in a process of its own, and yields its peak of resident memory in KiB.
-fn peak_of_child(test: &str) -> u64 {
+fn peak_of_child(name: &str) -> u64 {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", name, "--nocapture"])
         .env(CHILD, "1")
         .output()
         .unwrap();
@@ -550,10 +552,10 @@ fn peak_of_child(test: &str) -> u64 {
     peak.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-fn tell_peak() {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+fn own_peak() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    println!("peak {}", peak.trim());
+    format!("peak {}", peak.trim())
 }
 
 #[test]
@@ -587,18 +589,18 @@ fn survives_twenty_thousand_mutants_in_little_memory() {
             );
         }
     }
-    tell_peak();
+    println!("{}", own_peak());
 }
 
 #[test]
 fn takes_little_memory_for_many_fatbinaries() {
+    const COUNT: u32 = 1_000_000;
     // A million fatbinaries of one small image each, of many sets: 80 MB that go by.
     if std::env::var_os(CHILD).is_none() {
         let peak = peak_of_child("fatbin::takes_little_memory_for_many_fatbinaries");
         assert!(peak < 64 << 10, "{peak} KiB");
         return;
     }
-    const COUNT: u32 = 1_000_000;
     let mut scanner = Scanner::new("data.bin", u64::from(COUNT) * 80);
     let mut chunk = Vec::new();
     for index in 0..COUNT {
@@ -620,5 +622,5 @@ fn takes_little_memory_for_many_fatbinaries() {
         "{:?}",
         scan.damage
     );
-    tell_peak();
+    println!("{}", own_peak());
 }

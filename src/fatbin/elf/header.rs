@@ -16,6 +16,12 @@ const MAX_SEGMENTS: u64 = 1024;
 /// its strings into the same new segment.
 const MAX_KEPT_SEGMENT: u64 = 4 << 20;
 
+/// Bytes kept before the end of each gap between segments: where a tool appended segments, the names of sections stay
+/// behind the old ones.
+const KEPT_GAP: u64 = 1 << 16;
+/// Gaps of which the end is kept.
+const MAX_GAPS: usize = 16;
+
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 
@@ -139,7 +145,25 @@ impl Segments {
             let small = segments.loads.iter().filter(|load| load.len <= MAX_KEPT_SEGMENT).find(holds);
             view.likely.extend(small.map(|load| (load.at, load.len)));
         }
+        view.likely.extend(segments.gaps());
         Some(segments)
+    }
+
+    /// The ends of the gaps between segments.
+    fn gaps(&self) -> Vec<Range> {
+        let mut loads: Vec<(u64, u64)> =
+            self.loads.iter().map(|load| (load.at, load.at.saturating_add(load.len))).collect();
+        loads.sort_unstable();
+        let mut gaps = Vec::new();
+        let mut covered = 0;
+        for (at, end) in loads {
+            let start = covered.max(at.saturating_sub(KEPT_GAP));
+            if start < at && gaps.len() < MAX_GAPS {
+                gaps.push((start, at.saturating_sub(start)));
+            }
+            covered = covered.max(end);
+        }
+        gaps
     }
 
     /// Whether there are none.

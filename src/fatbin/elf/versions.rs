@@ -209,3 +209,47 @@ impl Harvest {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Harvest, Versions, parse};
+
+    #[test]
+    fn compares_versions_number_by_number() {
+        let names = [
+            "GLIBC_2.9",
+            "GLIBC_2.28",
+            "GLIBC_2.2.5",
+            "GLIBC_PRIVATE",
+            "GLIBC_ABI_DT_RELR",
+            "GLIBCXX_3.4.30",
+        ];
+        let versions = Versions(names.iter().filter_map(|name| parse(name)).collect());
+        assert_eq!(versions.highest("GLIBC_").as_deref(), Some("2.28"));
+        assert_eq!(versions.highest("GLIBCXX_").as_deref(), Some("3.4.30"));
+        assert_eq!(versions.highest("CXXABI_"), None);
+    }
+
+    #[test]
+    fn gathers_names_of_versions_at_any_chunk_size() {
+        let mut file = vec![b'x'; 1000];
+        file.extend(b"\0GLIBC_2.17\0my_CXXABI_1.3.9\0");
+        file.resize(5000, b'y');
+        file.extend(b"\0GLIBCXX_3.4\0");
+        let len = file.len() as u64;
+        for chunk in [1, 7, 100, 1001, 4999, 10_000] {
+            let mut harvest = Harvest::default();
+            harvest.begin((10, len - 10));
+            for (index, part) in file.chunks(chunk).enumerate() {
+                harvest.feed((index * chunk) as u64, part);
+            }
+            let found: Vec<_> = harvest.found.iter().map(|(at, name)| (*at, name.as_str())).collect();
+            assert_eq!(
+                found,
+                [(1001, "GLIBC_2.17"), (1015, "CXXABI_1.3.9"), (5001, "GLIBCXX_3.4")],
+                "{chunk}"
+            );
+            assert_eq!(harvest.waits_until(), None);
+        }
+    }
+}
