@@ -1,5 +1,6 @@
 //! `sync` against an upstream in this process that errs on request, and against a real devpi-server.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -69,20 +70,21 @@ impl Site {
 
     /// Runs a pass that must end with an exit code; yields its report.
     fn sync(&self, code: i32, arguments: &[&str]) -> Value {
-        self.sync_with(code, &mut self.command(arguments))
-    }
-
-    fn sync_with(&self, code: i32, command: &mut std::process::Command) -> Value {
-        let output = command.args(["--format", "json"]).output().unwrap();
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(!said.contains("panic"), "{said}");
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+        report_of(code, &mut self.command(arguments))
     }
 
     fn store(&self) -> Store {
         Store::open(&self.data()).unwrap()
     }
+}
+
+/// Runs a command that must end with an exit code; yields its report.
+fn report_of(code: i32, command: &mut std::process::Command) -> Value {
+    let output = command.args(["--format", "json"]).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(!said.contains("panic"), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
 fn said(output: &Output) -> String {
@@ -547,7 +549,7 @@ fn the_proxy_of_the_environment_is_used() {
         site.command(&["--device", ORIN, "--upstream", "http://jetson.invalid/simple/", "demo"]);
     command.env("HTTP_PROXY", upstream.url("")).env("http_proxy", upstream.url(""));
     command.env_remove("NO_PROXY").env_remove("no_proxy");
-    let report = site.sync_with(0, &mut command);
+    let report = report_of(0, &mut command);
     assert_eq!(each(&report, "kept", "version"), ["1.0"]);
 }
 
@@ -567,17 +569,17 @@ fn a_dry_run_fetches_no_wheel_and_a_limit_stops_cleanly() {
     let upstream = Upstream::serving(folder.path());
     let site = Site::new();
     let url = upstream.url("/simple/");
-    let size = fs_err::metadata(folder.path().join(filename("1.0", "cp310"))).unwrap().len();
+    let bytes = fs_err::metadata(folder.path().join(filename("1.0", "cp310"))).unwrap().len();
 
     let report = site.sync(0, &["--device", ORIN, "--upstream", &url, "--dry-run", "demo", "other"]);
     assert_eq!(
         each(&report, "planned", "file"),
         [filename("1.0", "cp310"), "other-1.0-py3-none-any.whl".to_owned()]
     );
-    assert_eq!(report["planned"][0]["size"], size);
+    assert_eq!(report["planned"][0]["size"], bytes);
     assert!(upstream.fetched().is_empty());
 
-    let limit = size.to_string();
+    let limit = bytes.to_string();
     let report = site.sync(
         1,
         &["--device", ORIN, "--upstream", &url, "--jobs", "1", "--max-size", &limit, "demo", "other"],
@@ -585,7 +587,7 @@ fn a_dry_run_fetches_no_wheel_and_a_limit_stops_cleanly() {
     assert_eq!(each(&report, "kept", "project"), ["demo"]);
     assert_eq!(each(&report, "missing", "requirement"), ["other"]);
     assert_eq!(report["stopped_at_limit"], true);
-    assert!(report["bytes"].as_u64().unwrap() <= size);
+    assert!(report["bytes"].as_u64().unwrap() <= bytes);
 
     let report = site.sync(0, &["--device", ORIN, "--upstream", &url, "demo", "other"]);
     assert_eq!(report["downloads"], 1, "what was kept is not fetched again");
@@ -646,7 +648,7 @@ fn the_sites_own_upstreams_are_read_over_the_built_in_ones() {
         upstream.url("/simple/")
     );
     for name in ["jp6-cu126", "jp6-cu128", "jp6-cu129", "redist-v61", "root-pypi"] {
-        text.push_str(&format!("[[upstream]]\nname = \"{name}\"\ndisabled = true\n"));
+        writeln!(text, "[[upstream]]\nname = \"{name}\"\ndisabled = true").unwrap();
     }
     fs_err::write(index.join("site.toml"), text).unwrap();
     site.configure("index = \"index\"");

@@ -131,7 +131,7 @@ impl Upstream {
         for entry in fs_err::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            if name.ends_with(".whl") {
+            if path.extension().is_some_and(|extension| extension == "whl") {
                 self.add(&name, fs_err::read(&path).unwrap());
             }
         }
@@ -367,7 +367,7 @@ fn file(state: &mut State, path: &str, seen: &Seen) -> Answer {
         None => {}
     }
     answer.headers.push(("ETag", served.etag.clone()));
-    answer.body = served.bytes.clone();
+    answer.body.clone_from(&served.bytes);
     let total = served.bytes.len();
     let confirmed = seen.headers.get("if-range").is_none_or(|tag| *tag == served.etag);
     let range = seen.headers.get("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
