@@ -1,3 +1,5 @@
+//! Pages read back, odd pages, and the exact form of ours.
+
 use proptest::prelude::*;
 
 use super::*;

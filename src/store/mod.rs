@@ -328,7 +328,7 @@ impl Store {
             return Ok(catalogue);
         }
         drop(catalogue);
-        self.renew(recover::open)?;
+        self.renew(recover::reopen)?;
         Ok(self.catalogue.read().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -70,6 +70,37 @@ pub(super) fn open(layout: &Layout) -> Result<(Catalogue, Option<Recovery>), Err
     anew(layout, why)
 }
 
+/// Opens the catalogue again after a fault, in a copy of its folder: the old one is locked by the leaked sled.
+pub(super) fn reopen(layout: &Layout) -> Result<(Catalogue, Option<Recovery>), Error> {
+    let (folder, aside) = (layout.catalogue(), layout.dir.join("catalogue.locked"));
+    if aside.exists() {
+        fs::remove_dir_all(&aside).map_err(Error::io(&aside))?;
+    }
+    if folder.exists() {
+        fs::rename(&folder, &aside).map_err(Error::io(&folder))?;
+        copy_folder(&aside, &folder)?;
+        fs::remove_dir_all(&aside).map_err(Error::io(&aside))?;
+        sync_folder(&layout.dir)?;
+    }
+    open(layout)
+}
+
+/// Copies sled's folder. A copy that is cut short is a damaged catalogue, which the next open notices.
+fn copy_folder(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::create_dir_all(to).map_err(Error::io(to))?;
+    for entry in fs::read_dir(from).map_err(Error::io(from))? {
+        let entry = entry.map_err(Error::io(from))?;
+        let (old, new) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            copy_folder(&old, &new)?;
+        } else {
+            fs::copy(&old, &new).map_err(Error::io(&new))?;
+            fs::File::open(&new).and_then(|file| file.sync_all()).map_err(Error::io(&new))?;
+        }
+    }
+    sync_folder(to)
+}
+
 /// Compares the records with the sidecar files after an end without order; says what gives doubt.
 fn catch_up(
     layout: &Layout,

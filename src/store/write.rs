@@ -153,7 +153,7 @@ impl Store {
     ) -> Result<(), Error> {
         let mut writer = locked(&self.writer);
         if writer.refused {
-            self.renew(recover::open)?;
+            self.renew(recover::reopen)?;
             writer.refused = false;
         }
         let before = match recover::find_sidecar(&self.layout, sha256) {

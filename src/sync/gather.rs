@@ -174,7 +174,7 @@ fn known(
             && let Some(size) = origin.link.file.size.filter(|size| *size != row.facts.size)
         {
             let text = format!("the index page now says {size} bytes, it had {} bytes", row.facts.size);
-            incidents.push(note(store, IncidentKind::ChangedFile, origin, name, text)?);
+            incidents.push(note(store, IncidentKind::ChangedFile, origin, name, &text)?);
         }
         return Ok(row);
     };
@@ -182,7 +182,7 @@ fn known(
         && pinned != stated
     {
         let text = format!("the index page now says sha256 {stated}, at first sight it was {pinned}");
-        incidents.push(note(store, IncidentKind::ChangedFile, origin, name, text)?);
+        incidents.push(note(store, IncidentKind::ChangedFile, origin, name, &text)?);
         return Ok(row_of(pinned));
     }
     Ok(row_of(stated))
@@ -194,7 +194,7 @@ pub(super) fn note(
     kind: IncidentKind,
     origin: &Origin,
     name: &WheelFilename,
-    text: String,
+    text: &str,
 ) -> Result<Event, store::Error> {
     let incident = Incident {
         upstream: Some(origin.upstream.clone()),
@@ -228,13 +228,12 @@ fn note_listing(
         .collect();
     for row in rows.iter().filter(|row| row.provenance.upstream == answer.upstream) {
         let mut provenance = Provenance { gone_since: None, ..row.provenance.clone() };
-        match links.get(row.facts.file.as_str()) {
-            Some(link) => provenance.yanked.clone_from(&link.file.yanked),
-            None => {
-                provenance.gone_since =
-                    Some(row.provenance.gone_since.clone().unwrap_or_else(|| now.to_owned()));
-                gathered.gone.push(row.facts.file.clone());
-            }
+        if let Some(link) = links.get(row.facts.file.as_str()) {
+            provenance.yanked.clone_from(&link.file.yanked);
+        } else {
+            let since = row.provenance.gone_since.clone();
+            provenance.gone_since = Some(since.unwrap_or_else(|| now.to_owned()));
+            gathered.gone.push(row.facts.file.clone());
         }
         if provenance != row.provenance {
             store.put_provenance(&row.facts.sha256, &provenance)?;

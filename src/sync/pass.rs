@@ -63,7 +63,9 @@ pub async fn run(request: Request, means: Means, listener: Listener) -> Result<R
     }
     let pass = &pass;
     let work = projects.iter().map(|(project, requirements)| pass.project(project, requirements));
-    let mut parts = stream::iter(work).buffered(PROJECTS_AT_ONCE);
+    // Under a limit the order decides who gets what is left, so it has to be that of the requirements.
+    let at_once = if pass.taker.budget.is_limited() { 1 } else { PROJECTS_AT_ONCE };
+    let mut parts = stream::iter(work).buffered(at_once);
     while let Some(part) = parts.next().await {
         report.add(part?);
     }
@@ -353,18 +355,8 @@ fn missing(want: &Want<'_>, plan: &Plan, gathered: &Gathered, asked: &[String]) 
         };
         return entry(format!("{file} {why}"), None);
     }
-    // The later its first reason comes in the order of reasons, the closer the file came.
-    let nearest = plan
-        .refused
-        .iter()
-        .map(|(index, judgement)| (*index, &judgement.reasons))
-        .chain(plan.passed_over.iter().filter_map(|(index, why)| match why {
-            PassedOver::Listing(reasons) => Some((*index, reasons)),
-            _ => None,
-        }))
-        .rev()
-        .max_by_key(|(_, reasons)| reasons.first().map(|reason| reason.code))
-        .and_then(|(index, reasons)| Some(Nearest { file: name(index)?, reasons: reasons.clone() }));
+    let nearest = nearest(plan)
+        .and_then(|(index, reasons)| Some(Nearest { file: name(index)?, reasons: reasons.to_vec() }));
     if let Some(nearest) = nearest {
         let why = nearest.reasons.first().map_or_else(String::new, sentence);
         return entry(format!("no file fits; {} comes nearest: {why}", nearest.file), Some(nearest));
@@ -388,6 +380,19 @@ fn missing(want: &Want<'_>, plan: &Plan, gathered: &Gathered, asked: &[String]) 
     let newest = gathered.candidates.iter().max_by(|one, other| one.name.version.cmp(&other.name.version));
     let newest = newest.map_or("", |candidate| candidate.name.version_text());
     entry(format!("no version fits the request; the newest that is listed is {newest}"), None)
+}
+
+/// The candidate that came nearest: one that was looked into before one that its name rules out, and then the one whose
+/// first reason comes last in the order of reasons. Of equal ones the newest.
+fn nearest(plan: &Plan) -> Option<(usize, &[Reason])> {
+    let first = |reasons: &[Reason]| reasons.first().map(|reason| reason.code);
+    let refused = plan.refused.iter().map(|(index, judgement)| (*index, judgement.reasons.as_slice()));
+    let listed = plan.passed_over.iter().filter_map(|(index, why)| match why {
+        PassedOver::Listing(reasons) => Some((*index, reasons.as_slice())),
+        _ => None,
+    });
+    let best = |one: &(usize, &[Reason])| first(one.1);
+    refused.rev().max_by_key(best).or_else(|| listed.rev().max_by_key(best))
 }
 
 fn sentence(reason: &Reason) -> String {

@@ -138,7 +138,7 @@ pub struct Nearest {
 /// Something that happened with an upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// `changed-file`, `hash-mismatch`, `metadata-mismatch`, `page`, `file`, `shadowed`.
+    /// `changed-file`, `hash-mismatch`, `metadata-mismatch`, `page`, `file`.
     pub kind: &'static str,
     /// Which upstream.
     pub upstream: String,

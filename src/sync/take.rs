@@ -282,7 +282,7 @@ impl Taker {
     ) -> Result<Event, Error> {
         let store = Arc::clone(&self.means.store);
         let (origin, name) = (origin.clone(), name.clone());
-        let noting = move || note(&store, kind, &origin, &name, text);
+        let noting = move || note(&store, kind, &origin, &name, &text);
         Ok(tokio::task::spawn_blocking(noting).await??)
     }
 
@@ -290,18 +290,21 @@ impl Taker {
         let project_of = |facts: &wheel::Facts| facts.project.clone();
         match &taken.knowledge {
             Knowledge::Facts { facts, .. } => {
-                let (mut fits, mut first_reason) = (Vec::new(), None);
+                // Of the reasons of several devices the last in their order says most: the wheel came nearest there.
+                let (mut fits, mut last_reason) = (Vec::new(), None::<Reason>);
                 for device in self.devices.iter() {
                     let judgement = policy::judge(facts, device, &self.means.policy);
                     let lists = project_of(facts)
                         .is_some_and(|project| self.means.policy.lists(&project, judgement.verdict));
                     if lists {
                         fits.push(device.id.as_str());
-                    } else if first_reason.is_none() {
-                        first_reason = judgement.reasons.into_iter().next();
                     }
+                    last_reason = last_reason
+                        .into_iter()
+                        .chain(judgement.reasons.into_iter().next())
+                        .max_by_key(|reason| reason.code);
                 }
-                match (fits.is_empty(), first_reason) {
+                match (fits.is_empty(), last_reason) {
                     (false, _) => format!("kept for {}", fits.join(", ")),
                     (true, Some(reason)) => format!("refused: {}", reason.text),
                     (true, None) => "refused".to_owned(),

@@ -19,7 +19,7 @@ use super::error::{Error, shown, without_credentials};
 const MOST_REDIRECTS: usize = 10;
 
 /// The longest time that an upstream can ask us to wait before we give up, as pages say with `Retry-After`.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+const LONGEST_WAIT: Duration = Duration::from_mins(2);
 
 /// The longest pause of our own between two tries.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
@@ -45,7 +45,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(15),
-            read_timeout: Duration::from_secs(60),
+            read_timeout: Duration::from_mins(1),
             retries: 4,
             backoff: Duration::from_millis(500),
             ca: None,

@@ -274,7 +274,7 @@ impl Source {
         let end = memchr::memchr(b'\n', &bytes)?;
         let head: CacheHead = serde_json::from_slice(bytes.get(..end)?).ok()?;
         let body = bytes.get(end.checked_add(1)?..)?.to_vec();
-        (Sha256::of(&body) == head.sha256).then(|| CachedPage { is_json: head.is_json, head, body })
+        (Sha256::of(&body) == head.sha256).then_some(CachedPage { is_json: head.is_json, head, body })
     }
 
     fn cache(&self, url: &Url, page: &CachedPage) -> std::io::Result<()> {

@@ -50,6 +50,9 @@ fn open(out: &mut impl std::io::Write, dir: &Path) -> anyhow::Result<()> {
     let start = Instant::now();
     let store = Store::open(dir)?;
     timed("open", start)?;
+    writeln!(out, "after that: {}", memory()?)?;
+    let mut timed =
+        |what: &str, start: Instant| writeln!(out, "{what}: {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     let start = Instant::now();
     let projects = store.projects(true)?;
     timed("projects", start)?;
@@ -60,17 +63,22 @@ fn open(out: &mut impl std::io::Write, dir: &Path) -> anyhow::Result<()> {
     let start = Instant::now();
     let rows = store.rows(project)?;
     timed("rows of one project", start)?;
-    let status = fs_err::read_to_string("/proc/self/status")?;
-    let rss = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or_default();
     writeln!(
         out,
-        "{} projects, {} files listed, {} rows; {rss}; {:?}",
+        "{} projects, {} files listed, {} rows; {}; {:?}",
         projects.len(),
         listed.len(),
         rows.len(),
+        memory()?,
         store.recovery()
     )?;
     Ok(())
+}
+
+fn memory() -> anyhow::Result<String> {
+    let status = fs_err::read_to_string("/proc/self/status")?;
+    let lines = status.lines().filter(|line| line.starts_with("VmRSS") || line.starts_with("VmHWM"));
+    Ok(lines.collect::<Vec<_>>().join(", "))
 }
 
 /// Facts of some 10 KB; 1,000 wheels a project.

@@ -1,11 +1,15 @@
 //! What the store promises, through its interface and through the real binary.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use jetwheel::digest::Sha256;
 use jetwheel::store::{Error, Incident, IncidentKind, Provenance, Put, Row, Store};
 use jetwheel::wheel::{Facts, GpuClass, ProjectName};
+
+use crate::support::{jetwheel, make_wheels};
 
 const MEMBER: &[u8] = b"Metadata-Version: 2.1\nName: demo\n";
 
@@ -389,4 +393,395 @@ fn a_folder_of_another_kind_is_left_alone() {
     std::fs::write(newer.path().join("FORMAT"), "2\n").unwrap();
     let error = Store::open(newer.path()).unwrap_err().to_string();
     assert!(error.ends_with("is 2; this program reads format 1"), "{error}");
+}
+
+/// Small wheels with a library each, built by another program.
+fn wheels(count: usize, into: &Path) {
+    let specs: Vec<_> = (0..count)
+        .map(|number| {
+            serde_json::json!({
+                "filename": format!("demo-1.{number}-cp310-cp310-linux_aarch64.whl"),
+                "elfs": [{"path": "demo/_C.so", "needed": ["libcudart.so.12"], "fatbins": [["sm_87"]]}],
+            })
+        })
+        .collect();
+    make_wheels(&specs.into(), into);
+}
+
+fn run_json(command: &mut Command) -> (Option<i32>, serde_json::Value) {
+    let output = command.args(["--format", "json"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let json = serde_json::from_str(&text);
+    let json =
+        json.unwrap_or_else(|error| panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr)));
+    (output.status.code(), json)
+}
+
+/// What `sha256sum` says of a file.
+fn sha256sum(file: &Path) -> String {
+    let output =
+        Command::new("sha256sum").arg(file).output().expect("sha256sum is needed: install coreutils");
+    String::from_utf8(output.stdout).unwrap().split_whitespace().next().unwrap().to_owned()
+}
+
+#[test]
+fn add_takes_wheels_and_says_what_it_refuses() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, input) = (dir.path().join("data"), dir.path().join("in"));
+    std::fs::create_dir_all(input.join("deeper")).unwrap();
+    wheels(3, &input);
+    let first = input.join("demo-1.0-cp310-cp310-linux_aarch64.whl");
+    let deeper = input.join("deeper/demo-1.1-cp310-cp310-linux_aarch64.whl");
+    std::fs::rename(input.join(deeper.file_name().unwrap()), &deeper).unwrap();
+    // What is no whole wheel, no wheel at all, and no file.
+    let bytes = std::fs::read(&first).unwrap();
+    std::fs::write(input.join("cut-1.0-py3-none-any.whl"), &bytes[..bytes.len() / 2]).unwrap();
+    std::fs::write(input.join("other-1.0-py3-none-any.whl"), &bytes).unwrap();
+    std::fs::write(input.join("nonsense.whl"), &bytes).unwrap();
+    std::fs::write(input.join("README"), "no wheel").unwrap();
+    std::os::unix::fs::symlink(&first, input.join("link-1.0-py3-none-any.whl")).unwrap();
+    let pipe = input.join("pipe-1.0-py3-none-any.whl");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+
+    let (code, json) = run_json(jetwheel(&data).arg("add").arg(&input));
+    assert_eq!(code, Some(1));
+    let files = |list: &str| -> Vec<String> {
+        json[list]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|taken| taken["file"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let added: Vec<String> =
+        [0, 1, 2].iter().map(|number| format!("demo-1.{number}-cp310-cp310-linux_aarch64.whl")).collect();
+    let mut found = files("added");
+    found.sort();
+    assert_eq!(found, added);
+    assert_eq!(files("refused"), ["cut-1.0-py3-none-any.whl", "nonsense.whl", "other-1.0-py3-none-any.whl"]);
+    assert!(json["refused"].as_array().unwrap().iter().all(|refused| refused["reason"] != ""));
+    let taken = json["added"].as_array().unwrap().iter().find(|taken| taken["file"] == *added[0]).unwrap();
+    assert_eq!((&taken["sha256"], &taken["gpu"]), (&sha256sum(&first).into(), &"kernels".into()));
+
+    let (code, json) = run_json(jetwheel(&data).arg("add").args([&first, &deeper]));
+    assert_eq!((code, json["known"].as_array().unwrap().len()), (Some(0), 2));
+    // A pipe or a device that is named itself is refused, too, and does not hang.
+    let (code, json) = run_json(jetwheel(&data).arg("add").arg(&pipe));
+    assert_eq!((code, json["refused"][0]["reason"].as_str()), (Some(1), Some("not a regular file")));
+    let missing = jetwheel(&data).arg("add").arg(input.join("missing.whl")).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+
+    // The user's file and the store's are not one.
+    std::fs::OpenOptions::new().write(true).open(&first).unwrap().write_all(b"scribble").unwrap();
+    let store = Store::open(&data).unwrap();
+    let rows = store.rows(&project("demo")).unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert_eq!(sha256sum(&store.blob(&row.facts.sha256)), row.facts.sha256.to_string());
+        assert_eq!(row.provenance.upstream, "local");
+        assert_eq!(row.provenance.url.as_ref(), Some(&row.facts.file));
+    }
+}
+
+#[test]
+fn a_second_command_is_told_which_process_has_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let _store = Store::open(dir.path()).unwrap();
+    for verb in ["verify", "rebuild"] {
+        let output = jetwheel(dir.path()).arg(verb).output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(&format!("in use by process {}", std::process::id())), "{said}");
+    }
+}
+
+/// Numbers that look random, the same at each run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+#[test]
+fn kill_at_any_moment_loses_nothing_that_was_acknowledged() {
+    const ROUNDS: usize = 20;
+    let dir = tempfile::tempdir().unwrap();
+    let (data, input) = (dir.path().join("data"), dir.path().join("in"));
+    std::fs::create_dir(&input).unwrap();
+    wheels(100, &input);
+    let mut acknowledged = std::collections::BTreeSet::new();
+    let mut dice = Dice(2026);
+    for round in 0..ROUNDS {
+        let mut child = jetwheel(&data)
+            .arg("add")
+            .arg(&input)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        // Known files pass quickly; the kill falls among those that are new.
+        let mut left = dice.below(6);
+        for line in said.by_ref() {
+            let line = line.unwrap();
+            if let Some((_, file)) = line.split_once("] added ") {
+                acknowledged.insert(file.to_owned());
+                left = left.saturating_sub(1);
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        let moment = Instant::now() + Duration::from_micros(dice.below(20_000));
+        while Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for line in said.map_while(Result::ok) {
+            acknowledged.extend(line.split_once("] added ").map(|(_, file)| file.to_owned()));
+        }
+        let store = Store::open(&data).unwrap();
+        assert_eq!(store.recovery(), None, "round {round}: a killed process is no damage");
+        assert_eq!(std::fs::read_dir(data.join("spool")).unwrap().count(), 0);
+        let rows = if acknowledged.is_empty() { Vec::new() } else { store.rows(&project("demo")).unwrap() };
+        for row in rows.iter().filter(|row| row.held) {
+            let bytes = std::fs::read(store.blob(&row.facts.sha256)).unwrap();
+            assert_eq!(Sha256::of(&bytes), row.facts.sha256);
+            assert!(store.metadata(&row.facts.sha256).unwrap().is_some());
+        }
+        for file in &acknowledged {
+            assert!(
+                rows.iter().any(|row| row.held && row.facts.file == *file),
+                "round {round}: {file} is lost"
+            );
+        }
+    }
+    assert!(acknowledged.len() >= ROUNDS, "the kills fell before anything was done");
+    let (code, json) = run_json(jetwheel(&data).arg("add").arg(&input));
+    assert_eq!(code, Some(0), "{json}");
+    let (code, json) = run_json(jetwheel(&data).arg("verify"));
+    assert_eq!(
+        (code, json["blobs"].as_u64(), &json["findings"]),
+        (Some(0), Some(100), &serde_json::json!([]))
+    );
+}
+
+#[test]
+fn verify_names_what_is_wrong_and_repair_mends_what_can_be_mended() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, input) = (dir.path().join("data"), dir.path().join("in"));
+    std::fs::create_dir(&input).unwrap();
+    wheels(6, &input);
+    assert_eq!(run_json(jetwheel(&data).arg("add").arg(&input)).0, Some(0));
+    assert_eq!(run_json(jetwheel(&data).arg("verify")).0, Some(0));
+    let path = |number: u8, extension: &str| {
+        let sum = sha256sum(&input.join(format!("demo-1.{number}-cp310-cp310-linux_aarch64.whl")));
+        data.join(format!("blobs/sha256/{}/{sum}.{extension}", &sum[..2]))
+    };
+    let flip = |path: &Path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    let member = std::fs::read(path(2, "metadata")).unwrap();
+    flip(&path(0, "whl"));
+    std::fs::remove_file(path(1, "whl")).unwrap();
+    flip(&path(2, "metadata"));
+    std::fs::remove_file(path(3, "metadata")).unwrap();
+    flip(&path(4, "json"));
+    std::fs::remove_file(path(5, "json")).unwrap();
+
+    let kinds = |json: &serde_json::Value| -> Vec<(String, String, bool)> {
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let findings = json["findings"].as_array().unwrap().iter();
+        findings
+            .map(|finding| {
+                assert_eq!(finding["project"], "demo");
+                (text(&finding["file"])[5..8].to_owned(), text(&finding["kind"]), finding["mended"] == true)
+            })
+            .collect()
+    };
+    let expected = |mended: [bool; 6]| {
+        let kinds = [
+            "damaged-blob",
+            "missing-blob",
+            "damaged-metadata",
+            "damaged-metadata",
+            "damaged-sidecar",
+            "missing-sidecar",
+        ];
+        let numbered = kinds.iter().zip(mended).enumerate();
+        numbered
+            .map(|(number, (kind, mended))| (format!("1.{number}"), (*kind).to_owned(), mended))
+            .collect::<Vec<_>>()
+    };
+    let (code, json) = run_json(jetwheel(&data).arg("verify"));
+    assert_eq!((code, kinds(&json)), (Some(1), expected([false; 6])), "{json}");
+
+    let (code, json) = run_json(jetwheel(&data).args(["verify", "--repair"]));
+    assert_eq!((code, kinds(&json)), (Some(1), expected([false, false, true, true, true, true])), "{json}");
+    assert!(data.join("quarantine").join(path(0, "whl").file_name().unwrap()).exists());
+    assert_eq!(std::fs::read(path(2, "metadata")).unwrap(), member);
+    assert_eq!(run_json(jetwheel(&data).arg("verify")).0, Some(0));
+    let store = Store::open(&data).unwrap();
+    let held: Vec<bool> = store.rows(&project("demo")).unwrap().iter().map(|row| row.held).collect();
+    assert_eq!(held, [true, true, true, true, false, false], "newest first");
+    let incidents = store.incidents().unwrap();
+    assert_eq!(incidents.iter().filter(|incident| incident.kind == IncidentKind::DamagedBlob).count(), 2);
+    drop(store);
+
+    let (code, json) = run_json(jetwheel(&data).arg("add").arg(&input));
+    assert_eq!((code, json["added"].as_array().unwrap().len()), (Some(0), 2));
+    assert_eq!(run_json(jetwheel(&data).arg("verify")).0, Some(0));
+}
+
+#[test]
+fn a_damaged_blob_is_fetched_again_where_that_is_possible() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("in");
+    std::fs::create_dir(&input).unwrap();
+    wheels(2, &input);
+    let data = dir.path().join("data");
+    assert_eq!(run_json(jetwheel(&data).arg("add").arg(&input)).0, Some(0));
+    let store = Store::open(&data).unwrap();
+    for row in store.rows(&project("demo")).unwrap() {
+        std::fs::write(store.blob(&row.facts.sha256), "damaged").unwrap();
+    }
+    let mut report = store.verify(&|_, _| {}).unwrap();
+    let good = "demo-1.1-cp310-cp310-linux_aarch64.whl";
+    let fetch = |row: &Row, file: &mut fs_err::File| {
+        // One upstream still has the file, the other has another one by now.
+        let bytes =
+            if row.facts.file == good { std::fs::read(input.join(good)).unwrap() } else { b"other".to_vec() };
+        file.write_all(&bytes).map_err(|error| error.to_string())
+    };
+    store.repair(&mut report, Some(&fetch)).unwrap();
+    let mended: Vec<_> =
+        report.findings.iter().map(|finding| (finding.file.as_deref().unwrap(), finding.mended)).collect();
+    assert_eq!(mended, [("demo-1.0-cp310-cp310-linux_aarch64.whl", false), (good, true)]);
+    let rows = store.rows(&project("demo")).unwrap();
+    assert_eq!(rows.iter().map(|row| row.held).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(sha256sum(&store.blob(&rows[0].facts.sha256)), sha256sum(&input.join(good)));
+}
+
+#[test]
+fn rebuild_gives_the_same_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    fill(&store);
+    let before = answers(&store);
+    store.rebuild().unwrap();
+    assert_eq!(answers(&store), before);
+    drop(store);
+    let (code, json) = run_json(jetwheel(dir.path()).arg("rebuild"));
+    assert_eq!((code, json["files"].as_u64()), (Some(0), Some(32)));
+    let store = Store::open(dir.path()).unwrap();
+    assert_eq!((answers(&store), store.recovery()), (before, None));
+    assert!(!dir.path().join("catalogue.old").exists());
+}
+
+/// A sidecar that cannot be read refuses its file, and no other.
+#[test]
+fn a_damaged_sidecar_shows_as_a_damaged_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    fill(&store);
+    let sidecar = store.blob(&Sha256::of(&[7])).with_extension("json");
+    std::fs::write(&sidecar, "{}").unwrap();
+    let rows = store.rows(&project("demo")).unwrap();
+    assert_eq!(rows.len(), 30);
+    let damaged: Vec<_> = rows.iter().filter(|row| !row.facts.damage.is_empty()).collect();
+    assert_eq!(damaged.len(), 1);
+    assert_eq!(damaged[0].facts.file, "demo-1.7-py3-none-any.whl");
+}
+
+/// A file system of its own that is unmounted at the end.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// Only root may mount one; elsewhere the test says that it did not run.
+    fn mount(bytes: u64) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "jetwheel-test"])
+            .arg(dir.path())
+            .output();
+        mounted.is_ok_and(|mounted| mounted.status.success()).then(|| Self(dir))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily, for a sled that failed keeps its file open.
+        let unmounted = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
+        assert!(unmounted.is_ok_and(|unmounted| unmounted.success()) || std::thread::panicking());
+    }
+}
+
+fn free(dir: &Path) -> u64 {
+    let disk = rustix::fs::statvfs(dir).unwrap();
+    disk.f_bavail * disk.f_frsize
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_is_got_over() {
+    let Some(disk) = SmallDisk::mount(24 << 20) else {
+        eprintln!("NOT TESTED: a full disk needs a tmpfs, and only root can mount one");
+        return;
+    };
+    let (dir, ballast) = (disk.0.path().join("data"), disk.0.path().join("ballast"));
+    let store = Store::open(&dir).unwrap();
+    fill(&store);
+    let before = answers(&store);
+    let fill_up_to = |left: u64| {
+        let bytes = usize::try_from(free(&dir) - left).unwrap();
+        std::fs::write(&ballast, vec![1; bytes]).unwrap();
+    };
+
+    // Too little is left: refused before anything is written.
+    fill_up_to(3 << 20);
+    let refused = put(&store, "late-1.0-py3-none-any.whl", b"late", &seen("one", "late"));
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    assert!(matches!(store.spool_for(1), Err(Error::Full { .. })));
+    assert_eq!(answers(&store), before);
+    std::fs::remove_file(&ballast).unwrap();
+    put(&store, "late-1.0-py3-none-any.whl", b"late", &seen("one", "late")).unwrap();
+    let before = answers(&store);
+
+    // The space runs out in the middle: the sidecar takes the most of it, and sled has no room for the row.
+    fill_up_to((4 << 20) + (600 << 10));
+    let huge = Facts {
+        requires_dist: vec!["x".repeat(2 << 20)],
+        requires_python: Some("x".repeat(2 << 20)),
+        ..facts("huge-1.0-py3-none-any.whl", b"huge")
+    };
+    let failed = store.put_facts(&huge, &seen("one", "huge"));
+    assert!(failed.is_err(), "{failed:?}");
+    let without_huge = |mut all: Vec<(ProjectName, Vec<Row>, (u64, u64))>| {
+        all.retain(|(name, ..)| *name != project("huge"));
+        all
+    };
+    assert_eq!(without_huge(answers(&store)), before, "reads go on");
+    std::fs::remove_file(&ballast).unwrap();
+    put(&store, "later-1.0-py3-none-any.whl", b"later", &seen("one", "later")).unwrap();
+    let after = answers(&store);
+    assert!(before.iter().all(|row| after.contains(row)));
+    assert!(store.projects(true).unwrap().contains(&project("later")));
+    drop(store);
+    let store = Store::open(&dir).unwrap();
+    assert_eq!((answers(&store), store.recovery()), (after.clone(), None));
+
+    // A mirror also starts on a full disk.
+    drop(store);
+    fill_up_to(0);
+    let store = Store::open(&dir).unwrap();
+    assert_eq!(answers(&store), after);
+    drop(store);
+    let store = Store::open(&dir).unwrap();
+    assert_eq!(answers(&store), after);
 }

@@ -1,5 +1,6 @@
 //! `sync` against an upstream in this process that errs on request, and against a real devpi-server.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -63,26 +64,27 @@ impl Site {
         for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
             command.env_remove(proxy);
         }
-        command.args(["sync", "--format", "json"]).args(arguments);
+        command.arg("sync").args(arguments);
         command
     }
 
     /// Runs a pass that must end with an exit code; yields its report.
     fn sync(&self, code: i32, arguments: &[&str]) -> Value {
-        self.sync_with(code, &mut self.command(arguments))
-    }
-
-    fn sync_with(&self, code: i32, command: &mut std::process::Command) -> Value {
-        let output = command.output().unwrap();
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(!said.contains("panic"), "{said}");
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+        report_of(code, &mut self.command(arguments))
     }
 
     fn store(&self) -> Store {
         Store::open(&self.data()).unwrap()
     }
+}
+
+/// Runs a command that must end with an exit code; yields its report.
+fn report_of(code: i32, command: &mut std::process::Command) -> Value {
+    let output = command.args(["--format", "json"]).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(!said.contains("panic"), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
 fn said(output: &Output) -> String {
@@ -267,10 +269,10 @@ fn other_bytes_under_the_same_name_are_an_incident_not_an_update() {
     for flat in [false, true] {
         let upstream = Upstream::serving(folder.path());
         if flat {
-            upstream.make_flat("/simple/");
+            upstream.make_flat("/redist/");
         }
         let site = Site::new();
-        let url = upstream.url("/simple/");
+        let url = upstream.url(if flat { "/redist/" } else { "/simple/" });
         let arguments = ["--device", ORIN, "--upstream", &url, "demo"];
         let first = site.sync(0, &arguments)["kept"][0]["sha256"].clone();
         upstream.add_all(other.path());
@@ -358,6 +360,34 @@ fn metadata_beside_a_wheel_spares_its_download() {
     let report = site.sync(1, &["--device", ORIN, "--upstream", &upstream.url("/simple/"), "demo"]);
     assert_eq!(report["missing"][0]["nearest"]["reasons"][0]["code"], "requires-python");
     assert!(upstream.fetched().is_empty());
+}
+
+/// The expected bytes are what Python's zipfile reads.
+#[test]
+fn metadata_is_read_from_the_end_of_a_large_wheel_by_ranges() {
+    use jetwheel::upstream::{Client, Link, MetadataSource, Options, fetch_metadata};
+    let folder = wheels(&json!([
+        {"filename": "demo-1.0-py3-none-any.whl", "requires_dist": ["torch==2.8.0"],
+            "elfs": [{"path": "demo/a.so", "cuda": "12.6", "payload": 300_000, "fatbins": [["sm_87"]]}]},
+    ]));
+    let name = "demo-1.0-py3-none-any.whl";
+    let path = folder.path().join(name);
+    let script = "import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); sys.stdout.buffer.write(z.read('demo-1.0.dist-info/METADATA'))";
+    let expected =
+        std::process::Command::new("python3").args(["-c", script]).arg(&path).output().unwrap().stdout;
+    let upstream = Upstream::serving(folder.path());
+    let url = upstream.url(&format!("/f/{name}"));
+    let link = Link { file: jetwheel::simple::FileLink::new(name, url.clone()), url: url.parse().unwrap() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // The client wants a TLS provider even for plain http; the binary installs it at its start.
+    let _already_installed = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::new(Options::default()).unwrap();
+    let fetch = || runtime.block_on(fetch_metadata(&client, &link)).unwrap();
+    assert_eq!(fetch(), Some(MetadataSource::Inside(expected)));
+    assert!(upstream.seen().iter().all(|seen| seen.headers.contains_key("range")));
+
+    upstream.change(name, |file| file.ranges = false);
+    assert_eq!(fetch(), None);
 }
 
 /// C26: devpi#1041, artifact-keeper#2310, #1130.
@@ -482,6 +512,48 @@ fn logins_go_to_their_host_alone_and_are_shown_nowhere() {
 }
 
 #[test]
+fn a_private_authority_is_trusted_only_where_it_is_configured() {
+    let folder = wheels(&json!([orin_wheel("1.0")]));
+    let upstream = Upstream::serving_tls(folder.path());
+    let url = upstream.url("/simple/");
+    let site = Site::new();
+    let report = site.sync(3, &["--device", ORIN, "--upstream", &url, "demo"]);
+    assert!(report["unreachable"][0]["text"].as_str().unwrap().contains("certificate"), "{report}");
+    site.configure(&format!("ca = {:?}", crate::support::data("tls/ca.pem")));
+    let report = site.sync(0, &["--device", ORIN, "--upstream", &url, "demo"]);
+    assert_eq!(each(&report, "kept", "version"), ["1.0"]);
+
+    // From there, nothing leads back to plain http.
+    let plain = Upstream::serving(folder.path());
+    upstream.page_faults([Fault::Redirect(plain.url("/simple/demo/"))]);
+    let report = site.sync(3, &["--device", ORIN, "--upstream", &url, "demo"]);
+    assert!(report["unreachable"][0]["text"].as_str().unwrap().contains("from https to http"), "{report}");
+    assert!(plain.seen().is_empty());
+
+    site.configure("ca = \"gone.pem\"");
+    site.command(&["--device", ORIN, "--upstream", &url, "demo"])
+        .output()
+        .map(|output| {
+            assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        })
+        .unwrap();
+}
+
+#[test]
+fn the_proxy_of_the_environment_is_used() {
+    let folder = wheels(&json!([orin_wheel("1.0")]));
+    let upstream = Upstream::serving(folder.path());
+    let site = Site::new();
+    // No resolver knows this host: only a proxy can be asked for it.
+    let mut command =
+        site.command(&["--device", ORIN, "--upstream", "http://jetson.invalid/simple/", "demo"]);
+    command.env("HTTP_PROXY", upstream.url("")).env("http_proxy", upstream.url(""));
+    command.env_remove("NO_PROXY").env_remove("no_proxy");
+    let report = report_of(0, &mut command);
+    assert_eq!(each(&report, "kept", "version"), ["1.0"]);
+}
+
+#[test]
 fn a_redirect_to_another_scheme_is_not_followed() {
     let folder = wheels(&json!([orin_wheel("1.0")]));
     let upstream = Upstream::serving(folder.path());
@@ -497,17 +569,17 @@ fn a_dry_run_fetches_no_wheel_and_a_limit_stops_cleanly() {
     let upstream = Upstream::serving(folder.path());
     let site = Site::new();
     let url = upstream.url("/simple/");
-    let size = fs_err::metadata(folder.path().join(filename("1.0", "cp310"))).unwrap().len();
+    let bytes = fs_err::metadata(folder.path().join(filename("1.0", "cp310"))).unwrap().len();
 
     let report = site.sync(0, &["--device", ORIN, "--upstream", &url, "--dry-run", "demo", "other"]);
     assert_eq!(
         each(&report, "planned", "file"),
         [filename("1.0", "cp310"), "other-1.0-py3-none-any.whl".to_owned()]
     );
-    assert_eq!(report["planned"][0]["size"], size);
+    assert_eq!(report["planned"][0]["size"], bytes);
     assert!(upstream.fetched().is_empty());
 
-    let limit = size.to_string();
+    let limit = bytes.to_string();
     let report = site.sync(
         1,
         &["--device", ORIN, "--upstream", &url, "--jobs", "1", "--max-size", &limit, "demo", "other"],
@@ -515,7 +587,7 @@ fn a_dry_run_fetches_no_wheel_and_a_limit_stops_cleanly() {
     assert_eq!(each(&report, "kept", "project"), ["demo"]);
     assert_eq!(each(&report, "missing", "requirement"), ["other"]);
     assert_eq!(report["stopped_at_limit"], true);
-    assert!(report["bytes"].as_u64().unwrap() <= size);
+    assert!(report["bytes"].as_u64().unwrap() <= bytes);
 
     let report = site.sync(0, &["--device", ORIN, "--upstream", &url, "demo", "other"]);
     assert_eq!(report["downloads"], 1, "what was kept is not fetched again");
@@ -558,7 +630,7 @@ fn yanked_files_are_taken_only_when_pinned() {
     assert_eq!(rows[0].provenance.yanked.as_deref(), Some("bad build"));
 
     upstream.change(&filename("1.0", "cp310"), |file| file.attributes = "data-yanked".to_owned());
-    site.sync(0, &["--device", ORIN, "--upstream", &url, "demo"]);
+    site.sync(1, &["--device", ORIN, "--upstream", &url, "demo"]);
     let rows = site.store().rows(&"demo".parse().unwrap()).unwrap();
     assert_eq!(rows[1].provenance.yanked.as_deref(), Some(""), "a later yank is taken over");
 }
@@ -576,7 +648,7 @@ fn the_sites_own_upstreams_are_read_over_the_built_in_ones() {
         upstream.url("/simple/")
     );
     for name in ["jp6-cu126", "jp6-cu128", "jp6-cu129", "redist-v61", "root-pypi"] {
-        text.push_str(&format!("[[upstream]]\nname = \"{name}\"\ndisabled = true\n"));
+        writeln!(text, "[[upstream]]\nname = \"{name}\"\ndisabled = true").unwrap();
     }
     fs_err::write(index.join("site.toml"), text).unwrap();
     site.configure("index = \"index\"");
@@ -637,11 +709,7 @@ fn the_report_for_people_fits_a_terminal() {
     let upstream = Upstream::serving(folder.path());
     let site = Site::new();
     let url = upstream.url("/simple/");
-    let output = site
-        .command(&["--device", ORIN, "--upstream", &url, "demo", "absent"])
-        .args(["--format", "text"])
-        .output()
-        .unwrap();
+    let output = site.command(&["--device", ORIN, "--upstream", &url, "demo", "absent"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -5,12 +5,15 @@
 //!
 //! - every call into sled stands inside `catch_unwind`, and a panic counts as damage;
 //! - every record carries a checksum, and one record the count and the fingerprint of all others;
+//! - after any fault it is never dropped but leaked: after a full disk its `drop` waits for a flush that cannot come.
+//!   It also keeps its lock on its file then, so that the file has to be copied to be opened anew;
 //! - one logical change is one `apply_batch`, then `flush`, and then `sync_data` on an own handle of sled's file,
 //!   for its `flush` does not reach the disk.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use fs_err as fs;
@@ -46,6 +49,8 @@ pub(super) struct Catalogue {
     /// An own handle of sled's one file, for `sync_data`.
     file: fs::File,
     sum: Mutex<Sum>,
+    /// Whether sled, or what it gave back, was at fault.
+    broken: AtomicBool,
 }
 
 impl std::fmt::Debug for Catalogue {
@@ -72,8 +77,9 @@ impl Catalogue {
                 .map_err(Fault::from)
         })?;
         let file = fs::OpenOptions::new().write(true).open(folder.join("db")).map_err(Fault::Io)?;
-        let catalogue = Self { db: Some(db), file, sum: Mutex::new(Sum::default()) };
-        if guard(|| Ok(catalogue.db().is_empty()))? {
+        let catalogue =
+            Self { db: Some(db), file, sum: Mutex::new(Sum::default()), broken: AtomicBool::new(false) };
+        if catalogue.guard(|| Ok(catalogue.db().is_empty()))? {
             let (key, value) = (SUM, seal_json(SUM, &Sum::default()));
             let mut batch = sled::Batch::default();
             batch.insert(SCHEMA_KEY, SCHEMA);
@@ -117,13 +123,13 @@ impl Catalogue {
 
     /// One record, without its checksum.
     pub(super) fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let Some(sealed) = guard(|| self.db().get(key).map_err(Fault::from))? else { return Ok(None) };
+        let Some(sealed) = self.guard(|| self.db().get(key).map_err(Fault::from))? else { return Ok(None) };
         unseal(key, &sealed).map(|(_, payload)| Some(payload.to_vec())).ok_or_else(|| bad_record(key))
     }
 
     /// One record, parsed.
     pub(super) fn parsed<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, Fault> {
-        let Some(sealed) = guard(|| self.db().get(key).map_err(Fault::from))? else { return Ok(None) };
+        let Some(sealed) = self.guard(|| self.db().get(key).map_err(Fault::from))? else { return Ok(None) };
         unseal_json(key, &sealed).map(Some).ok_or_else(|| bad_record(key))
     }
 
@@ -146,7 +152,7 @@ impl Catalogue {
         let mut sum = self.sum();
         let mut batch = sled::Batch::default();
         for (key, value) in changes {
-            if let Some(old) = guard(|| self.db().get(&key).map_err(Fault::from))? {
+            if let Some(old) = self.guard(|| self.db().get(&key).map_err(Fault::from))? {
                 let (check, _) = unseal(&key, &old).ok_or_else(|| bad_record(&key))?;
                 sum.remove(check);
             }
@@ -165,12 +171,11 @@ impl Catalogue {
     }
 
     fn commit(&self, batch: sled::Batch) -> Result<(), Fault> {
-        guard(|| {
+        self.guard(|| {
             self.db().apply_batch(batch)?;
             self.db().flush()?;
-            Ok(())
-        })?;
-        self.file.file().sync_data().map_err(Fault::Io)
+            self.file.file().sync_data().map_err(Fault::Io)
+        })
     }
 
     fn each(
@@ -178,13 +183,22 @@ impl Catalogue {
         prefix: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        guard(|| {
+        self.guard(|| {
             for record in self.db().scan_prefix(prefix) {
                 let (key, sealed) = record?;
                 visit(&key, &sealed)?;
             }
             Ok(())
         })
+    }
+
+    /// As [`guard`], and remembers faults.
+    fn guard<T>(&self, call: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+        let result = guard(call);
+        if result.is_err() {
+            self.broken.store(true, Ordering::Relaxed);
+        }
+        result
     }
 
     fn db(&self) -> &sled::Db {
@@ -195,6 +209,10 @@ impl Catalogue {
 impl Drop for Catalogue {
     fn drop(&mut self) {
         let db = self.db.take();
+        if self.broken.load(Ordering::Relaxed) {
+            std::mem::forget(db);
+            return;
+        }
         let _it_was_damaged = guard(|| {
             drop(db);
             Ok(())

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -70,6 +70,7 @@ struct State {
 /// The upstream; it ends with its value.
 #[derive(Debug)]
 pub(crate) struct Upstream {
+    scheme: &'static str,
     port: u16,
     state: Arc<Mutex<State>>,
 }
@@ -77,12 +78,31 @@ pub(crate) struct Upstream {
 impl Upstream {
     /// Serves the wheels of a folder at `/simple/`.
     pub(crate) fn serving(folder: &Path) -> Self {
-        let upstream = Self::start();
+        let upstream = Self::start(None);
         upstream.add_all(folder);
         upstream
     }
 
-    fn start() -> Self {
+    /// Serves the wheels of a folder over TLS, with the certificate of `tests/data/tls`.
+    pub(crate) fn serving_tls(folder: &Path) -> Self {
+        use rustls::pki_types::pem::PemObject as _;
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+        let chain = CertificateDer::pem_file_iter(super::data("tls/server.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(super::data("tls/server.key")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain.map(Result::unwrap).collect(), key)
+            .unwrap();
+        let upstream = Self::start(Some(Arc::new(config)));
+        upstream.add_all(folder);
+        upstream
+    }
+
+    fn start(tls: Option<Arc<rustls::ServerConfig>>) -> Self {
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(Mutex::new(State { prefix: "/simple/".to_owned(), ..State::default() }));
@@ -93,10 +113,17 @@ impl Upstream {
                     break;
                 }
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || answer(stream, &shared));
+                let tls = tls.clone();
+                thread::spawn(move || match tls {
+                    None => answer(stream, &shared),
+                    Some(config) => {
+                        let connection = rustls::ServerConnection::new(config).unwrap();
+                        answer(rustls::StreamOwned::new(connection, stream), &shared);
+                    }
+                });
             }
         });
-        Self { port, state }
+        Self { scheme, port, state }
     }
 
     /// Adds the wheels of a folder.
@@ -104,7 +131,7 @@ impl Upstream {
         for entry in fs_err::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            if name.ends_with(".whl") {
+            if path.extension().is_some_and(|extension| extension == "whl") {
                 self.add(&name, fs_err::read(&path).unwrap());
             }
         }
@@ -159,7 +186,7 @@ impl Upstream {
 
     /// The URL of a path that begins with a slash.
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
+        format!("{}://127.0.0.1:{}{path}", self.scheme, self.port)
     }
 
     /// All requests since the last call.
@@ -197,8 +224,8 @@ impl Answer {
     }
 }
 
-fn answer(mut stream: TcpStream, state: &Mutex<State>) {
-    let Some(seen) = receive(&stream) else { return };
+fn answer(mut stream: impl Read + Write, state: &Mutex<State>) {
+    let Some(seen) = receive(&mut stream) else { return };
     let answer = {
         let mut state = state.lock().unwrap();
         state.seen.push(seen.clone());
@@ -213,14 +240,20 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) {
     let body = if seen.method == "HEAD" { &[][..] } else { &answer.body };
     let body = body.get(..answer.break_after.unwrap_or(body.len())).unwrap_or(body);
     // A client may leave early.
-    let _left = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+    let _left =
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).and_then(|()| stream.flush());
 }
 
-fn receive(stream: &TcpStream) -> Option<Seen> {
+fn receive(stream: &mut impl Read) -> Option<Seen> {
     let mut lines = BufReader::new(stream.take(1 << 20)).lines().map_while(Result::ok);
     let first = lines.next()?;
     let mut words = first.split(' ');
-    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let (method, target) = (words.next()?.to_owned(), words.next()?);
+    // A proxy is asked with the whole URL.
+    let path = match target.strip_prefix("http://") {
+        Some(rest) => rest.get(rest.find('/')?..)?.to_owned(),
+        None => target.to_owned(),
+    };
     let mut headers = BTreeMap::new();
     for line in lines {
         if line.is_empty() {
@@ -260,6 +293,7 @@ fn choose(state: &mut State, seen: &Seen) -> Answer {
     let project = match (state.flat, place.strip_suffix('/')) {
         (true, _) if place.is_empty() => None,
         (false, Some(project)) if !project.contains('/') => Some(project),
+        (false, _) if place.is_empty() => return list(state),
         _ => return Answer::of(404),
     };
     let depth = state.prefix.matches('/').count();
@@ -280,12 +314,24 @@ fn choose(state: &mut State, seen: &Seen) -> Answer {
     }
 }
 
+/// The list of all projects.
+fn list(state: &State) -> Answer {
+    let names = state.files.keys().map(|name| format!("<a href=\"{0}/\">{0}</a>", project_of(name)));
+    let mut answer = Answer::of(200);
+    answer.headers.push(("Content-Type", "text/html".to_owned()));
+    answer.body = names.collect::<String>().into_bytes();
+    answer
+}
+
+fn project_of(file: &str) -> String {
+    file.split('-').next().unwrap().replace(['_', '.'], "-").to_lowercase()
+}
+
 /// The page of a project, or of all; `+` is encoded, as many indexes do.
 fn page(state: &State, project: Option<&str>, up: &str) -> String {
     let mut body = String::new();
     for (name, served) in &state.files {
-        let own = name.split('-').next().unwrap().replace(['_', '.'], "-").to_lowercase();
-        if project.is_some_and(|project| project != own) {
+        if project.is_some_and(|project| project != project_of(name)) {
             continue;
         }
         let digest = match served.sha256.filter(|_| !state.flat) {
@@ -321,7 +367,7 @@ fn file(state: &mut State, path: &str, seen: &Seen) -> Answer {
         None => {}
     }
     answer.headers.push(("ETag", served.etag.clone()));
-    answer.body = served.bytes.clone();
+    answer.body.clone_from(&served.bytes);
     let total = served.bytes.len();
     let confirmed = seen.headers.get("if-range").is_none_or(|tag| *tag == served.etag);
     let range = seen.headers.get("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
