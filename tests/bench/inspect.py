@@ -155,6 +155,7 @@ def main():
         if not shutil.which(tool):
             sys.exit("inspect.py needs %s" % tool)
     o.cuobjdump = None if o.no_cuobjdump else o.cuobjdump or find_cuobjdump()
+    sys.stdout.reconfigure(line_buffering=True)
     jetwheel, inflate = build(o.jetwheel)
     good = [measure(os.path.abspath(w), o, jetwheel, inflate) for w in o.wheels]
     sys.exit(0 if all(good) else 1)
