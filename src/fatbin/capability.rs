@@ -169,10 +169,12 @@ impl FromStr for Target {
     type Err = NotGpuCode;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (digits, suffix) = match text.as_bytes().last() {
-            Some(b'a') => (&text[..text.len() - 1], Suffix::Exact),
-            Some(b'f') => (&text[..text.len() - 1], Suffix::Family),
-            _ => (text, Suffix::Portable),
+        let (digits, suffix) = if let Some(digits) = text.strip_suffix('a') {
+            (digits, Suffix::Exact)
+        } else if let Some(digits) = text.strip_suffix('f') {
+            (digits, Suffix::Family)
+        } else {
+            (text, Suffix::Portable)
         };
         let sm = number(digits).ok_or_else(|| bad(text, "an SM number such as 87, 90a or 110f"))?;
         Ok(Self { capability: ComputeCapability::from_sm(sm), suffix })

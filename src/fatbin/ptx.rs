@@ -54,3 +54,42 @@ impl<'a> Iterator for Words<'a> {
         (!word.is_empty()).then_some(word)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[track_caller]
+    fn check(text: &str, wanted: Option<&str>) {
+        assert_eq!(parse(text.as_bytes()).map(|code| code.to_string()).as_deref(), wanted, "{text}");
+    }
+
+    #[test]
+    fn reads_version_and_target_past_comments() {
+        check(".version 7.4\n.target sm_87\n", Some("compute_87 ptx7.4"));
+        check(
+            "// .version 1.0\n/* .version 2.0 */.version 8.7 // x\n.target sm_90a, debug",
+            Some("compute_90a ptx8.7"),
+        );
+        check("\n.version\t9.0\n.target texmode_independent,sm_110f\n", Some("compute_110f ptx9.0"));
+    }
+
+    #[test]
+    fn takes_nothing_else_for_ptx() {
+        for text in [
+            "",
+            "//",
+            "/*",
+            ".version",
+            ".version 8",
+            ".version 8.0",
+            ".version 8.0\n.target\n.address_size 64",
+            ".target sm_87\n.version 8.0",
+            "x .version 8.0\n.target sm_87",
+            ".version 8.0\n.target sm_",
+            ".version é.0",
+        ] {
+            check(text, None);
+        }
+    }
+}

@@ -42,7 +42,7 @@ pub trait Source: Send + Sync {
     fn size(&self) -> io::Result<u64>;
 }
 
-impl Source for [u8] {
+impl Source for &[u8] {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let mut rest = usize::try_from(at).ok().and_then(|at| self.get(at..)).unwrap_or_default();
         rest.read(buffer)
@@ -126,7 +126,7 @@ impl Archive {
                 format!("the zip archive begins at byte {:#x} of the file, expected 0", zip.offset()),
             ));
         }
-        archive.read_entries(&mut zip).map_err(io)?;
+        archive.read_entries(&mut zip);
         match zip.has_overlapping_entries() {
             Ok(false) => {}
             Ok(true) => archive.give_up("members overlap in the file, expected each byte in one of them"),
@@ -136,19 +136,21 @@ impl Archive {
             && let Err(error) = zip.validate_header_consistency()
         {
             let text = error.to_string();
+            // The crate's own prefixes: which archive and that it is invalid is clear from where this is shown.
             let text = text.strip_prefix("invalid Zip archive: ").unwrap_or(&text);
+            let text = text.strip_prefix("header inconsistency detected: ").unwrap_or(text);
             archive.damage.push(damaged(None, format!("the zip directory: {text}")));
-        }
-        if zip.has_duplicate_names() {
-            archive
-                .damage
-                .push(damaged(None, "two members have the same name, expected each name once".to_owned()));
+        } else if zip.has_duplicate_names() {
+            archive.damage.push(damaged(
+                None,
+                "the zip directory: two members have the same name, expected each name once".to_owned(),
+            ));
         }
         archive.check_sizes(size);
         Ok(archive)
     }
 
-    fn read_entries(&mut self, zip: &mut ZipArchive<SourceReader<'_>>) -> io::Result<()> {
+    fn read_entries(&mut self, zip: &mut ZipArchive<SourceReader<'_>>) {
         let mut seen = HashSet::new();
         for index in 0..zip.len() {
             let Ok(entry) = zip.by_index_raw(index) else {
@@ -200,7 +202,6 @@ impl Archive {
                 }
             }
         }
-        Ok(())
     }
 
     /// Refuses to read anything, since reading would be no use or no end.

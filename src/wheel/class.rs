@@ -42,14 +42,18 @@ const CUDA_LIBRARIES: [&str; 31] = [
 /// Folders whose CUDA sources are no part of what the project runs: templates of code generators, headers, tests.
 const ASIDE: [&str; 6] = ["templates", "include", "test", "tests", "testing", "examples"];
 
+fn extension(path: &str) -> &str {
+    path.rsplit_once('.').map_or("", |(_, extension)| extension)
+}
+
 /// Whether a path is that of a CUDA source file.
 pub(super) fn is_cuda_source(path: &str) -> bool {
-    path.ends_with(".cu") || path.ends_with(".cuh")
+    matches!(extension(path), "cu" | "cuh")
 }
 
 /// Whether a path is that of a CUDA source file which the project compiles on the device.
 fn is_compiled_source(path: &str) -> bool {
-    path.ends_with(".cu") && !path.split('/').any(|part| ASIDE.contains(&part))
+    extension(path) == "cu" && !path.split('/').any(|part| ASIDE.contains(&part))
 }
 
 /// The class of a wheel with those members.

@@ -96,7 +96,7 @@ pub fn inspect_wheel_source(
         let Some(outcome) = outcome else { continue };
         damage.extend(outcome.damage);
         if let Some(scan) = outcome.scan {
-            add_scan(&mut facts, &entry.path, entry.size, scan);
+            add_scan(&mut facts, &entry.path, entry.size, *scan);
         }
     }
     let paths = archive.entries.iter().map(|entry| entry.path.as_str());

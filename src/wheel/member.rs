@@ -10,7 +10,7 @@ use super::archive::{Entry, Source};
 use super::inflate::{CHUNK, InflateError, Inflater};
 use super::record::Digest;
 use super::{Damage, DamageCode};
-use crate::fatbin::{Finish, Reread, Scan, Scanner};
+use crate::fatbin::{Finish, Format, Reread, Scan, Scanner};
 
 /// Buffers on their way between two threads that share the work on one large member.
 const BUFFERS: usize = 6;
@@ -29,8 +29,8 @@ pub(super) struct Stated {
 /// What reading a member yields.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// What it holds; none where its bytes could not be had.
-    pub(super) scan: Option<Scan>,
+    /// What it holds; none where that is nothing of interest, or its bytes could not be had.
+    pub(super) scan: Option<Box<Scan>>,
     /// What is wrong with it.
     pub(super) damage: Vec<Damage>,
 }
@@ -74,7 +74,13 @@ pub(super) fn read(
     match scan {
         Ok(scan) => {
             damage.extend(scan.damage.iter().map(|error| damaged(error.to_string())));
-            Outcome { scan: Some(scan), damage }
+            let nothing = scan.format == Format::Other
+                && scan.rows.is_empty()
+                && scan.bare_cubins.is_empty()
+                && scan.compiler.is_none()
+                && scan.dlopened.is_empty();
+            // Most members are Python files: they would fill the memory with nothing.
+            Outcome { scan: (!nothing).then(|| Box::new(scan)), damage }
         }
         Err(error) => {
             damage.push(damaged(chain(&error)));
@@ -142,9 +148,8 @@ fn read_shared(
             for (buffer, filled) in to_scan {
                 pass.feed(buffer.get(..filled).unwrap_or_default());
                 progress(filled as u64);
-                if empty.send(buffer).is_err() {
-                    break;
-                }
+                // The channel has room for all buffers; none is needed any more where the other end is gone.
+                let _ = empty.try_send(buffer);
             }
             pass
         });
@@ -157,7 +162,6 @@ fn read_shared(
             }
         });
         drop(full);
-        drop(to_fill);
         match scanning.join() {
             Ok(pass) => (read, pass),
             Err(panic) => std::panic::resume_unwind(panic),

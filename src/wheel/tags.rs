@@ -15,7 +15,7 @@ const LEGACY: [(&str, &str); 3] = [
     ("manylinux_2_5_", "manylinux1_"),
 ];
 
-/// The tags that an installer accepts, as `packaging.tags` orders them for CPython.
+/// The tags that an installer accepts, as `packaging.tags` orders them for `CPython`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SupportedTags {
     /// Pairs of python tag and ABI tag that go with a platform, best first.
@@ -46,7 +46,7 @@ pub enum TagMismatch {
 }
 
 impl SupportedTags {
-    /// The tags of CPython of that version, on a device that takes those platform tags, best first.
+    /// The tags of `CPython` of that version, on a device that takes those platform tags, best first.
     ///
     /// Where the list has `manylinux_2_17_ARCH` without its old name `manylinux2014_ARCH`, that one is put behind it.
     pub fn new(python: (u16, u16), platform_tags: &[String]) -> Self {
