@@ -74,7 +74,7 @@ impl Store {
             return Ok(());
         }
         let path = self.layout.incidents();
-        let mut line = serde_json::to_vec(incident).expect("strings are always JSON");
+        let mut line = serde_json::to_vec(incident).map_err(|error| Error::io(&path)(error.into()))?;
         line.push(b'\n');
         if fs::metadata(&path).is_ok_and(|found| found.len() + line.len() as u64 > LONGEST_LOG) {
             fs::rename(&path, path.with_extension("jsonl.1")).map_err(Error::io(&path))?;

@@ -229,7 +229,7 @@ impl Store {
                 Ok(Some(row)) => rows.push(row),
                 // Its sidecar was taken away by hand, or is being replaced by `verify --repair`.
                 Ok(None) => {
-                    tracing::error!(file = listed.file, sha256 = %listed.sha256, "has lost its sidecar file")
+                    tracing::error!(file = listed.file, sha256 = %listed.sha256, "has lost its sidecar file");
                 }
                 Err(Error::Damaged { path, found }) => {
                     tracing::error!(file = listed.file, sidecar = %path.display(), "damaged sidecar: {found}");

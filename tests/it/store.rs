@@ -67,7 +67,7 @@ fn answers(store: &Store) -> Vec<(ProjectName, Vec<Row>, (u64, u64))> {
             for row in &rows {
                 assert!(store.row_named(&row.facts.sha256, &row.facts.file).unwrap().as_ref() == Some(row));
                 if row.held {
-                    let bytes = std::fs::read(store.blob(&row.facts.sha256)).unwrap();
+                    let bytes = fs_err::read(store.blob(&row.facts.sha256)).unwrap();
                     assert_eq!(Sha256::of(&bytes), row.facts.sha256);
                     assert_eq!(store.metadata(&row.facts.sha256).unwrap().as_deref(), Some(MEMBER));
                 }
@@ -103,11 +103,11 @@ fn gives_back_what_was_put() {
     assert_eq!(*row.facts, facts(file, b"abc"));
     assert_eq!(row.provenance, seen("one", url));
     assert!(row.held);
-    assert_eq!(store.rows(&project("demo")).unwrap(), [row.clone()]);
+    assert_eq!(store.rows(&project("demo")).unwrap(), std::slice::from_ref(&row));
     assert_eq!(store.row_by_url(url).unwrap(), Some(row));
     assert_eq!(store.row_by_url("https://one.example/other").unwrap(), None);
     assert_eq!(store.metadata(&sha256).unwrap().as_deref(), Some(MEMBER));
-    assert_eq!(std::fs::read(store.blob(&sha256)).unwrap(), b"abc");
+    assert_eq!(fs_err::read(store.blob(&sha256)).unwrap(), b"abc");
     assert!(store.blob(&sha256).ends_with(format!("blobs/sha256/ba/{sha256}.whl")));
     assert_eq!(store.row(&Sha256::of(b"x")).unwrap(), None);
     assert_eq!(store.projects(true).unwrap(), [project("demo")]);
@@ -154,7 +154,7 @@ fn one_name_with_two_digests_is_two_rows_and_the_first_stays_pinned() {
     check(&store);
     let before = answers(&store);
     drop(store);
-    std::fs::remove_dir_all(dir.path().join("catalogue")).unwrap();
+    fs_err::remove_dir_all(dir.path().join("catalogue")).unwrap();
     let store = Store::open(dir.path()).unwrap();
     check(&store);
     assert_eq!(answers(&store), before);
@@ -244,7 +244,7 @@ fn incidents_are_kept_once() {
     store.put_incident(&Incident { time: "2027-01-01T00:00:00Z".to_owned(), ..incident.clone() }).unwrap();
     // A power cut leaves half a line.
     let log = dir.path().join("incidents.jsonl");
-    let mut file = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+    let mut file = fs_err::OpenOptions::new().append(true).open(&log).unwrap();
     file.write_all(b"{\"time\":\"20").unwrap();
     let other = Incident::now(IncidentKind::HashMismatch, "other".to_owned());
     store.put_incident(&other).unwrap();
@@ -261,7 +261,7 @@ fn a_lost_catalogue_is_made_anew_with_the_same_answers() {
     let store = Store::open(dir.path()).unwrap();
     assert_eq!((answers(&store), store.recovery()), (before.clone(), None));
     drop(store);
-    std::fs::remove_dir_all(dir.path().join("catalogue")).unwrap();
+    fs_err::remove_dir_all(dir.path().join("catalogue")).unwrap();
     let store = Store::open(dir.path()).unwrap();
     assert_eq!(answers(&store), before);
     assert_eq!(store.recovery().unwrap().files, 32);
@@ -285,10 +285,10 @@ fn an_older_catalogue_is_found_out() {
         }
         let before = answers(&store);
         drop(store);
-        std::fs::remove_dir_all(&catalogue).unwrap();
+        fs_err::remove_dir_all(&catalogue).unwrap();
         copy(&old, &catalogue);
         if !orderly {
-            std::fs::remove_file(dir.path().join("CLEAN")).unwrap();
+            fs_err::remove_file(dir.path().join("CLEAN")).unwrap();
         }
         let store = Store::open(dir.path()).unwrap();
         assert_eq!(answers(&store), before, "orderly: {orderly}");
@@ -309,22 +309,22 @@ fn a_sidecar_without_its_row_is_made_up_for() {
     put(&store, "late-1.0-py3-none-any.whl", b"late", &seen("one", "late")).unwrap();
     let before = answers(&store);
     drop(store);
-    std::fs::remove_dir_all(&catalogue).unwrap();
+    fs_err::remove_dir_all(&catalogue).unwrap();
     copy(&old, &catalogue);
-    std::fs::remove_file(dir.path().join("CLEAN")).unwrap();
+    fs_err::remove_file(dir.path().join("CLEAN")).unwrap();
     let store = Store::open(dir.path()).unwrap();
     assert_eq!((answers(&store), store.recovery()), (before, None));
 }
 
 /// Copies a folder of files.
 fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
+    fs_err::create_dir_all(to).unwrap();
+    for entry in fs_err::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_dir() {
             copy(&entry.path(), &to.join(entry.file_name()));
         } else {
-            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+            fs_err::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
     }
 }
@@ -337,7 +337,7 @@ fn a_damaged_catalogue_is_made_anew_with_the_same_answers() {
     let before = answers(&store);
     drop(store);
     let db = dir.path().join("catalogue/db");
-    let (whole, clean) = (std::fs::read(&db).unwrap(), std::fs::read(dir.path().join("CLEAN")).unwrap());
+    let (whole, clean) = (fs_err::read(&db).unwrap(), fs_err::read(dir.path().join("CLEAN")).unwrap());
     let catalogue = dir.path().join("catalogue");
     let pristine = dir.path().join("pristine");
     copy(&catalogue, &pristine);
@@ -354,13 +354,13 @@ fn a_damaged_catalogue_is_made_anew_with_the_same_answers() {
     let mut told = 0;
     for (what, damaged) in flips.chain(cuts) {
         for orderly in [true, false] {
-            std::fs::remove_dir_all(&catalogue).unwrap();
+            fs_err::remove_dir_all(&catalogue).unwrap();
             copy(&pristine, &catalogue);
-            std::fs::write(&db, &damaged).unwrap();
+            fs_err::write(&db, &damaged).unwrap();
             if orderly {
-                std::fs::write(dir.path().join("CLEAN"), &clean).unwrap();
+                fs_err::write(dir.path().join("CLEAN"), &clean).unwrap();
             } else {
-                std::fs::remove_file(dir.path().join("CLEAN")).unwrap();
+                fs_err::remove_file(dir.path().join("CLEAN")).unwrap();
             }
             let store = Store::open(dir.path()).unwrap();
             assert_eq!(answers(&store), before, "{what}, orderly: {orderly}");
@@ -385,12 +385,12 @@ fn a_second_process_is_told_who_has_the_store() {
 #[test]
 fn a_folder_of_another_kind_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("spool")).unwrap();
-    std::fs::write(dir.path().join("spool/mine"), "precious").unwrap();
+    fs_err::create_dir(dir.path().join("spool")).unwrap();
+    fs_err::write(dir.path().join("spool/mine"), "precious").unwrap();
     assert!(matches!(Store::open(dir.path()), Err(Error::Format { .. })));
     assert!(dir.path().join("spool/mine").exists());
     let newer = tempfile::tempdir().unwrap();
-    std::fs::write(newer.path().join("FORMAT"), "2\n").unwrap();
+    fs_err::write(newer.path().join("FORMAT"), "2\n").unwrap();
     let error = Store::open(newer.path()).unwrap_err().to_string();
     assert!(error.ends_with("is 2; this program reads format 1"), "{error}");
 }
@@ -428,17 +428,17 @@ fn sha256sum(file: &Path) -> String {
 fn add_takes_wheels_and_says_what_it_refuses() {
     let dir = tempfile::tempdir().unwrap();
     let (data, input) = (dir.path().join("data"), dir.path().join("in"));
-    std::fs::create_dir_all(input.join("deeper")).unwrap();
+    fs_err::create_dir_all(input.join("deeper")).unwrap();
     wheels(3, &input);
     let first = input.join("demo-1.0-cp310-cp310-linux_aarch64.whl");
     let deeper = input.join("deeper/demo-1.1-cp310-cp310-linux_aarch64.whl");
-    std::fs::rename(input.join(deeper.file_name().unwrap()), &deeper).unwrap();
+    fs_err::rename(input.join(deeper.file_name().unwrap()), &deeper).unwrap();
     // What is no whole wheel, no wheel at all, and no file.
-    let bytes = std::fs::read(&first).unwrap();
-    std::fs::write(input.join("cut-1.0-py3-none-any.whl"), &bytes[..bytes.len() / 2]).unwrap();
-    std::fs::write(input.join("other-1.0-py3-none-any.whl"), &bytes).unwrap();
-    std::fs::write(input.join("nonsense.whl"), &bytes).unwrap();
-    std::fs::write(input.join("README"), "no wheel").unwrap();
+    let bytes = fs_err::read(&first).unwrap();
+    fs_err::write(input.join("cut-1.0-py3-none-any.whl"), &bytes[..bytes.len() / 2]).unwrap();
+    fs_err::write(input.join("other-1.0-py3-none-any.whl"), &bytes).unwrap();
+    fs_err::write(input.join("nonsense.whl"), &bytes).unwrap();
+    fs_err::write(input.join("README"), "no wheel").unwrap();
     std::os::unix::fs::symlink(&first, input.join("link-1.0-py3-none-any.whl")).unwrap();
     let pipe = input.join("pipe-1.0-py3-none-any.whl");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -472,7 +472,7 @@ fn add_takes_wheels_and_says_what_it_refuses() {
     assert_eq!(missing.status.code(), Some(2));
 
     // The user's file and the store's are not one.
-    std::fs::OpenOptions::new().write(true).open(&first).unwrap().write_all(b"scribble").unwrap();
+    fs_err::OpenOptions::new().write(true).open(&first).unwrap().write_all(b"scribble").unwrap();
     let store = Store::open(&data).unwrap();
     let rows = store.rows(&project("demo")).unwrap();
     assert_eq!(rows.len(), 3);
@@ -510,7 +510,7 @@ fn kill_at_any_moment_loses_nothing_that_was_acknowledged() {
     const ROUNDS: usize = 20;
     let dir = tempfile::tempdir().unwrap();
     let (data, input) = (dir.path().join("data"), dir.path().join("in"));
-    std::fs::create_dir(&input).unwrap();
+    fs_err::create_dir(&input).unwrap();
     wheels(100, &input);
     let mut acknowledged = std::collections::BTreeSet::new();
     let mut dice = Dice(2026);
@@ -546,10 +546,10 @@ fn kill_at_any_moment_loses_nothing_that_was_acknowledged() {
         }
         let store = Store::open(&data).unwrap();
         assert_eq!(store.recovery(), None, "round {round}: a killed process is no damage");
-        assert_eq!(std::fs::read_dir(data.join("spool")).unwrap().count(), 0);
+        assert_eq!(fs_err::read_dir(data.join("spool")).unwrap().count(), 0);
         let rows = if acknowledged.is_empty() { Vec::new() } else { store.rows(&project("demo")).unwrap() };
         for row in rows.iter().filter(|row| row.held) {
-            let bytes = std::fs::read(store.blob(&row.facts.sha256)).unwrap();
+            let bytes = fs_err::read(store.blob(&row.facts.sha256)).unwrap();
             assert_eq!(Sha256::of(&bytes), row.facts.sha256);
             assert!(store.metadata(&row.facts.sha256).unwrap().is_some());
         }
@@ -574,7 +574,7 @@ fn kill_at_any_moment_loses_nothing_that_was_acknowledged() {
 fn verify_names_what_is_wrong_and_repair_mends_what_can_be_mended() {
     let dir = tempfile::tempdir().unwrap();
     let (data, input) = (dir.path().join("data"), dir.path().join("in"));
-    std::fs::create_dir(&input).unwrap();
+    fs_err::create_dir(&input).unwrap();
     wheels(6, &input);
     assert_eq!(run_json(jetwheel(&data).arg("add").arg(&input)).0, Some(0));
     assert_eq!(run_json(jetwheel(&data).arg("verify")).0, Some(0));
@@ -583,18 +583,18 @@ fn verify_names_what_is_wrong_and_repair_mends_what_can_be_mended() {
         data.join(format!("blobs/sha256/{}/{sum}.{extension}", &sum[..2]))
     };
     let flip = |path: &Path| {
-        let mut bytes = std::fs::read(path).unwrap();
+        let mut bytes = fs_err::read(path).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
-        std::fs::write(path, bytes).unwrap();
+        fs_err::write(path, bytes).unwrap();
     };
-    let member = std::fs::read(path(2, "metadata")).unwrap();
+    let member = fs_err::read(path(2, "metadata")).unwrap();
     flip(&path(0, "whl"));
-    std::fs::remove_file(path(1, "whl")).unwrap();
+    fs_err::remove_file(path(1, "whl")).unwrap();
     flip(&path(2, "metadata"));
-    std::fs::remove_file(path(3, "metadata")).unwrap();
+    fs_err::remove_file(path(3, "metadata")).unwrap();
     flip(&path(4, "json"));
-    std::fs::remove_file(path(5, "json")).unwrap();
+    fs_err::remove_file(path(5, "json")).unwrap();
 
     let kinds = |json: &serde_json::Value| -> Vec<(String, String, bool)> {
         let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
@@ -626,7 +626,7 @@ fn verify_names_what_is_wrong_and_repair_mends_what_can_be_mended() {
     let (code, json) = run_json(jetwheel(&data).args(["verify", "--repair"]));
     assert_eq!((code, kinds(&json)), (Some(1), expected([false, false, true, true, true, true])), "{json}");
     assert!(data.join("quarantine").join(path(0, "whl").file_name().unwrap()).exists());
-    assert_eq!(std::fs::read(path(2, "metadata")).unwrap(), member);
+    assert_eq!(fs_err::read(path(2, "metadata")).unwrap(), member);
     assert_eq!(run_json(jetwheel(&data).arg("verify")).0, Some(0));
     let store = Store::open(&data).unwrap();
     let held: Vec<bool> = store.rows(&project("demo")).unwrap().iter().map(|row| row.held).collect();
@@ -644,20 +644,20 @@ fn verify_names_what_is_wrong_and_repair_mends_what_can_be_mended() {
 fn a_damaged_blob_is_fetched_again_where_that_is_possible() {
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("in");
-    std::fs::create_dir(&input).unwrap();
+    fs_err::create_dir(&input).unwrap();
     wheels(2, &input);
     let data = dir.path().join("data");
     assert_eq!(run_json(jetwheel(&data).arg("add").arg(&input)).0, Some(0));
     let store = Store::open(&data).unwrap();
     for row in store.rows(&project("demo")).unwrap() {
-        std::fs::write(store.blob(&row.facts.sha256), "damaged").unwrap();
+        fs_err::write(store.blob(&row.facts.sha256), "damaged").unwrap();
     }
     let mut report = store.verify(&|_, _| {}).unwrap();
     let good = "demo-1.1-cp310-cp310-linux_aarch64.whl";
     let fetch = |row: &Row, file: &mut fs_err::File| {
         // One upstream still has the file, the other has another one by now.
         let bytes =
-            if row.facts.file == good { std::fs::read(input.join(good)).unwrap() } else { b"other".to_vec() };
+            if row.facts.file == good { fs_err::read(input.join(good)).unwrap() } else { b"other".to_vec() };
         file.write_all(&bytes).map_err(|error| error.to_string())
     };
     store.repair(&mut report, Some(&fetch)).unwrap();
@@ -692,7 +692,7 @@ fn a_damaged_sidecar_shows_as_a_damaged_file() {
     let store = Store::open(dir.path()).unwrap();
     fill(&store);
     let sidecar = store.blob(&Sha256::of(&[7])).with_extension("json");
-    std::fs::write(&sidecar, "{}").unwrap();
+    fs_err::write(&sidecar, "{}").unwrap();
     let rows = store.rows(&project("demo")).unwrap();
     assert_eq!(rows.len(), 30);
     let damaged: Vec<_> = rows.iter().filter(|row| !row.facts.damage.is_empty()).collect();
@@ -740,7 +740,7 @@ fn a_full_disk_loses_nothing_and_is_got_over() {
     let before = answers(&store);
     let fill_up_to = |left: u64| {
         let bytes = usize::try_from(free(&dir) - left).unwrap();
-        std::fs::write(&ballast, vec![1; bytes]).unwrap();
+        fs_err::write(&ballast, vec![1; bytes]).unwrap();
     };
 
     // Too little is left: refused before anything is written.
@@ -749,7 +749,7 @@ fn a_full_disk_loses_nothing_and_is_got_over() {
     assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
     assert!(matches!(store.spool_for(1), Err(Error::Full { .. })));
     assert_eq!(answers(&store), before);
-    std::fs::remove_file(&ballast).unwrap();
+    fs_err::remove_file(&ballast).unwrap();
     put(&store, "late-1.0-py3-none-any.whl", b"late", &seen("one", "late")).unwrap();
     let before = answers(&store);
 
@@ -767,7 +767,7 @@ fn a_full_disk_loses_nothing_and_is_got_over() {
         all
     };
     assert_eq!(without_huge(answers(&store)), before, "reads go on");
-    std::fs::remove_file(&ballast).unwrap();
+    fs_err::remove_file(&ballast).unwrap();
     put(&store, "later-1.0-py3-none-any.whl", b"later", &seen("one", "later")).unwrap();
     let after = answers(&store);
     assert!(before.iter().all(|row| after.contains(row)));

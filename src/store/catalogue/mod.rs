@@ -224,10 +224,11 @@ impl From<sled::Error> for Fault {
     fn from(error: sled::Error) -> Self {
         match error {
             sled::Error::Io(error) => Self::Io(error),
-            sled::Error::Corruption { .. } => Self::Damaged(error.to_string()),
             // A damaged configuration file shows itself as an option that does not fit.
-            sled::Error::Unsupported(_) | sled::Error::ReportableBug(_) => Self::Damaged(error.to_string()),
-            other => Self::Refused(other.to_string()),
+            sled::Error::Corruption { .. } | sled::Error::Unsupported(_) | sled::Error::ReportableBug(_) => {
+                Self::Damaged(error.to_string())
+            }
+            sled::Error::CollectionNotFound(_) => Self::Refused(error.to_string()),
         }
     }
 }
