@@ -24,7 +24,7 @@ pub enum ErrorKind {
         left: u64,
     },
     /// The file ends inside a fatbinary.
-    #[error("file ends inside a fatbinary, {missing:#x} bytes early")]
+    #[error("file ends inside a fatbinary, expected {missing:#x} bytes more at least")]
     FatbinCut {
         /// Bytes that are missing at least.
         missing: u64,
@@ -131,6 +131,16 @@ pub enum ErrorKind {
         found: u64,
         /// What is read at most.
         limit: u64,
+    },
+    /// A header of an ELF file has another length than its format says.
+    #[error("{what} of {found} bytes, expected {wanted}")]
+    HeaderLength {
+        /// Which header.
+        what: &'static str,
+        /// Length that the file states.
+        found: u64,
+        /// Length that the format says.
+        wanted: u64,
     },
     /// An address or offset of an ELF file leads nowhere.
     #[error("{what} at {found:#x}, expected it inside {inside}")]

@@ -29,6 +29,7 @@ mod entry;
 mod search;
 mod tally;
 
+mod view;
 mod window;
 
 mod cubin;
@@ -36,12 +37,13 @@ mod elf;
 mod ptx;
 mod strings;
 
+mod collect;
 mod scan;
 
 pub use capability::{ComputeCapability, GpuCode, NotGpuCode, PtxIsa, Suffix, Target};
 pub use elf::ElfFacts;
 pub use entry::{Compression, Entry};
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorKind, First};
 pub use scan::{Finish, Format, Reread, Scan, Scanner};
 pub use strings::CompilerStrings;
 pub use tally::{BareCubin, Detail, Fatbin, Row};

@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::elf::{self, ElfFacts, Sections};
+use super::collect::{Collector, Content, Known};
+use super::elf::{ElfFacts, Sections};
 use super::search::Search;
-use super::strings::CompilerStrings;
-use super::tally::{Detail, Row, Tally};
-use super::window::Windows;
-use super::{Error, GpuCode, cubin, ptx};
-
-/// Bytes kept from the start of each file: headers of ELF files, comments before PTX.
-const FRONT: u64 = 1 << 16;
+use super::strings::{Compiler, CompilerStrings, Libraries, is_compiler};
+use super::tally::{Detail, Row, Sum, Tally};
+use super::{Error, ErrorKind, First, GpuCode};
 
 /// What a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,12 +47,17 @@ pub struct Scan {
 }
 
 /// A scan in progress, fed with the file from its front to its end, in chunks of any size.
+///
+/// Memory is bounded by constants, whatever the file claims or holds.
 #[derive(Debug)]
 pub struct Scanner {
     passed: u64,
-    windows: Windows,
+    collector: Collector,
     search: Search,
     tally: Tally,
+    promise: Option<Promise>,
+    compiler: Option<Compiler>,
+    libraries: Option<Libraries>,
 }
 
 /// What the end of the file leads to.
@@ -69,10 +71,63 @@ pub enum Finish {
 
 /// A scan that needs to see some bytes again.
 #[derive(Debug)]
-pub struct Reread(Scan);
+pub struct Reread {
+    passed: u64,
+    collector: Collector,
+    rest: Rest,
+}
+
+/// What is known after the first reading, but for sections.
+#[derive(Debug)]
+struct Rest {
+    tally: Tally,
+    promise: Option<Promise>,
+    first: First,
+    size: u64,
+    compiler: Option<CompilerStrings>,
+    dlopened: Vec<String>,
+}
+
+/// What the name of a file says that it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Promise {
+    Cubin,
+    Fatbin,
+    Ptx,
+}
+
+impl Promise {
+    fn of(name: &str) -> Option<Self> {
+        match name.rsplit_once('.')?.1 {
+            "cubin" => Some(Self::Cubin),
+            "fatbin" => Some(Self::Fatbin),
+            "ptx" => Some(Self::Ptx),
+            _ => None,
+        }
+    }
+
+    /// Whether the file holds what the name says; an empty file holds nothing, wrongly or rightly.
+    fn is_kept(self, format: &Format, size: u64) -> bool {
+        let kept = match self {
+            Self::Cubin => matches!(format, Format::Cubin(_)),
+            Self::Fatbin => matches!(format, Format::Fatbin | Format::Cubin(_) | Format::Elf(_)),
+            Self::Ptx => matches!(format, Format::Ptx(_)),
+        };
+        kept || size == 0
+    }
+
+    const fn wanted(self) -> &'static str {
+        match self {
+            Self::Cubin => "a cubin, 7f 45 4c 46, as the file is named",
+            Self::Fatbin => "a fatbinary, 50 ed 55 ba, as the file is named",
+            Self::Ptx => "PTX with .version and .target, as the file is named",
+        }
+    }
+}
 
 impl Scanner {
-    /// Begins a scan of a file of `size` bytes. Its `name`, without folders, tells compilers from other programs.
+    /// Begins a scan of a file of `size` bytes. Its `name`, without folders, tells compilers from other programs, and
+    /// what `.cubin`, `.fatbin` and `.ptx` files should hold.
     pub fn new(name: &str, size: u64) -> Self {
         Self::start(name, size, false)
     }
@@ -82,57 +137,97 @@ impl Scanner {
         Self::start(name, size, true)
     }
 
-    fn start(_name: &str, size: u64, detailed: bool) -> Self {
-        let mut windows = Windows::default();
-        windows.want(0, FRONT.min(size));
-        Self { passed: 0, windows, search: Search::new(size), tally: Tally::new(detailed) }
+    fn start(name: &str, size: u64, detailed: bool) -> Self {
+        let name = name.rsplit('/').next().unwrap_or(name);
+        Self {
+            passed: 0,
+            collector: Collector::new(size),
+            search: Search::new(size),
+            tally: Tally::new(detailed),
+            promise: Promise::of(name),
+            compiler: is_compiler(name).then(Compiler::default),
+            libraries: Some(Libraries::default()),
+        }
     }
 
     /// Takes in the next bytes.
     pub fn feed(&mut self, chunk: &[u8]) {
-        self.windows.feed(self.passed, chunk);
+        self.collector.feed(self.passed, chunk);
         self.search.feed(chunk, &mut self.tally);
+        if let Some(compiler) = &mut self.compiler {
+            compiler.feed(chunk);
+        }
+        if let Some(libraries) = &mut self.libraries {
+            libraries.feed(chunk);
+        }
         self.passed = self.passed.saturating_add(chunk.len() as u64);
     }
 
     /// Ends the file.
     pub fn finish(mut self) -> Finish {
         self.search.finish(&mut self.tally);
-        let front = self.windows.get(0, FRONT.min(self.passed)).unwrap_or_default();
-        let format = if let Some(code) = cubin::from_header(front) {
-            Format::Cubin(code)
-        } else if let Some(facts) = elf::quick(front) {
-            Format::Elf(facts)
-        } else if let Some(code) = ptx::parse(front) {
-            Format::Ptx(code)
-        } else if front.starts_with(b"!<arch>\n") || front.starts_with(b"!<thin>\n") {
-            Format::Archive
-        } else if self.tally.begins_with_fatbin() {
-            Format::Fatbin
-        } else {
-            Format::Other
+        let rest = Rest {
+            tally: self.tally,
+            promise: self.promise,
+            first: First::of(self.collector.front()),
+            size: self.passed,
+            compiler: self.compiler.map(Compiler::finish),
+            dlopened: self.libraries.map(Libraries::finish).unwrap_or_default(),
         };
-        let sum = self.tally.sum(&Sections);
-        Finish::Done(Scan {
-            format,
-            rows: sum.rows,
-            bare_cubins: sum.bare_cubins,
-            compiler: None,
-            dlopened: Vec::new(),
-            damage: sum.damage,
-            detail: sum.detail,
-        })
+        match self.collector.finish(self.passed) {
+            (known, false) => Finish::Done(rest.join(known)),
+            (_, true) => Finish::Reread(Reread { passed: 0, collector: self.collector, rest }),
+        }
     }
 }
 
 impl Reread {
     /// Takes in the next bytes, from the file's start on. Breaks where the rest is not needed.
-    pub fn feed(&mut self, _chunk: &[u8]) -> ControlFlow<()> {
-        ControlFlow::Break(())
+    pub fn feed(&mut self, chunk: &[u8]) -> ControlFlow<()> {
+        self.collector.feed(self.passed, chunk);
+        self.passed = self.passed.saturating_add(chunk.len() as u64);
+        match self.collector.waits_until(self.passed) {
+            Some(_) => ControlFlow::Continue(()),
+            None => ControlFlow::Break(()),
+        }
     }
 
     /// Ends the second reading.
     pub fn finish(self) -> Scan {
-        self.0
+        self.rest.join(self.collector.finish_again())
+    }
+}
+
+impl Rest {
+    fn join(self, known: Known) -> Scan {
+        let Known { content, mut damage } = known;
+        let begins_with_fatbin = self.tally.begins_with_fatbin();
+        let (format, sections) = match content {
+            Content::Elf(facts, sections) => (Format::Elf(facts), sections),
+            Content::Cubin(code) => (Format::Cubin(code), Sections::default()),
+            Content::Ptx(code) => (Format::Ptx(code), Sections::default()),
+            Content::Archive => (Format::Archive, Sections::default()),
+            Content::Other if begins_with_fatbin => (Format::Fatbin, Sections::default()),
+            Content::Other => (Format::Other, Sections::default()),
+        };
+        let mut sum = Sum::default();
+        // A loose cubin is one image; what else stands in it is its own.
+        if !matches!(format, Format::Cubin(_)) {
+            sum = self.tally.sum(&sections);
+        }
+        if let Some(promise) = self.promise.filter(|promise| !promise.is_kept(&format, self.size)) {
+            damage.push(ErrorKind::Name { found: self.first, wanted: promise.wanted() }.at(0));
+        }
+        damage.append(&mut sum.damage);
+        damage.sort_by_key(|error| error.at);
+        Scan {
+            format,
+            rows: sum.rows,
+            bare_cubins: sum.bare_cubins,
+            compiler: self.compiler,
+            dlopened: self.dlopened,
+            damage,
+            detail: sum.detail,
+        }
     }
 }

@@ -105,6 +105,13 @@ impl Windows {
         })
     }
 
+    /// What came of the longest range that begins at an offset.
+    pub(super) fn longest(&self, at: u64) -> &[u8] {
+        let starting =
+            self.kept.iter().filter(|window| window.at == at).map(|window| window.bytes.as_slice());
+        starting.max_by_key(|bytes| bytes.len()).unwrap_or_default()
+    }
+
     /// The text at an offset: up to a NUL, `len` bytes at most.
     pub(super) fn text(&self, at: u64, len: u64) -> Option<String> {
         self.kept.iter().find_map(|window| {

@@ -18,11 +18,14 @@ mod nearest;
 mod pattern;
 mod remedy;
 mod rules;
+mod site;
 mod soname;
 mod tables;
+mod tags;
 mod verdict;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 pub use advisory::{Action, Advisory};
 pub use device::{DeviceProfile, NotAVersion, Stack, Version};
@@ -36,6 +39,7 @@ use gpu_code::{Outcome, Runs};
 use image::Gpu;
 use rules::{Rules, SameMajor};
 use tables::TABLES;
+use tags::DeviceTags;
 
 /// All tables, built in and of the site: what facts are judged by.
 #[derive(Debug, Clone)]
@@ -45,6 +49,8 @@ pub struct Policy {
     devices: Vec<DeviceProfile>,
     /// Places in `devices`, by id and by alias.
     by_id: BTreeMap<String, usize>,
+    /// What installers accept, by place in `devices`; made at first use.
+    tags: Vec<OnceLock<DeviceTags>>,
 }
 
 /// Why a policy file cannot be used.
@@ -73,6 +79,7 @@ impl Policy {
             advisories: advisories.advisory,
             devices: TABLES.devices.clone(),
             by_id: BTreeMap::new(),
+            tags: Vec::new(),
         };
         policy.index();
         policy
@@ -80,13 +87,33 @@ impl Policy {
 
     /// The built-in tables with a site's files read over them: names relative to its folder (`devices.toml`, `rules.toml`,
     /// `advisories/x.toml`) and their texts.
-    pub fn with_site(_files: &[(String, String)]) -> Result<Self, PolicyError> {
-        Ok(Self::builtin())
+    ///
+    /// ```
+    /// use jetwheel::policy::Policy;
+    ///
+    /// let text = "[[device]]\nid = \"robots\"\nbase = \"orin-jp6.2\"\ncuda_compat = \"12.8\"\n";
+    /// let policy = Policy::with_site(&[("devices.toml".to_owned(), text.to_owned())]).unwrap();
+    /// assert_eq!(policy.device("robots").unwrap().python.to_string(), "3.10");
+    /// ```
+    pub fn with_site(files: &[(String, String)]) -> Result<Self, PolicyError> {
+        let mut policy = Self::builtin();
+        site::read_over(&mut policy, files)?;
+        Ok(policy)
+    }
+
+    /// Adds a profile, or puts it in the place of that of the same id.
+    fn add_device(&mut self, profile: DeviceProfile) {
+        match self.devices.iter().position(|known| known.id == profile.id) {
+            Some(at) => self.devices[at] = profile,
+            None => self.devices.push(profile),
+        }
+        self.index();
     }
 
     fn index(&mut self) {
         let ids = self.devices.iter().enumerate().map(|(at, device)| (device.id.clone(), at));
         self.by_id = ids.collect();
+        self.tags = self.devices.iter().map(|_| OnceLock::new()).collect();
         for (alias, id) in &TABLES.aliases {
             if let Some(&at) = self.by_id.get(id) {
                 self.by_id.entry(alias.clone()).or_insert(at);
@@ -140,6 +167,17 @@ impl Policy {
         &self.advisories
     }
 
+    /// What an installer on a device accepts; none where the profile is not one of this policy.
+    fn tags(&self, device: &DeviceProfile) -> Option<&DeviceTags> {
+        let same = |known: &DeviceProfile| {
+            std::ptr::eq(known, device)
+                || (known.python == device.python && known.platform_tags == device.platform_tags)
+        };
+        let at = *self.by_id.get(&device.id)?;
+        let known = self.devices.get(at).filter(|known| same(known))?;
+        Some(self.tags.get(at)?.get_or_init(|| DeviceTags::of(known)))
+    }
+
     /// The GPU and driver of a device, as images are tried on them.
     fn gpu(&self, device: &DeviceProfile) -> Gpu<'static> {
         let compat = device.cuda_compat.as_ref().and_then(|cuda| TABLES.cuda.ptx_isa(cuda));
@@ -185,13 +223,16 @@ struct Case<'a> {
     driver_cuda: (u32, u32),
     cuda_need: Option<Need>,
     kernels: Option<Outcome>,
+    tags: &'a DeviceTags,
     /// Whether the profile states the CUDA libraries of its system.
     system_is_known: bool,
 }
 
 /// The rules, in the order of [`Code`].
-const RULES: [fn(&Case<'_>, &mut Vec<Reason>); 11] = [
+const RULES: [fn(&Case<'_>, &mut Vec<Reason>); 13] = [
     damage::judge,
+    tags::judge,
+    tags::judge_requires_python,
     glibc::judge_glibc,
     glibc::judge_glibcxx,
     cuda_runtime::judge,
@@ -208,6 +249,14 @@ const RULES: [fn(&Case<'_>, &mut Vec<Reason>); 11] = [
 pub fn judge(facts: &Facts, device: &DeviceProfile, policy: &Policy) -> Judgement {
     let gpu = policy.gpu(device);
     let driver_cuda = driver_cuda(device);
+    let own;
+    let tags = match policy.tags(device) {
+        Some(tags) => tags,
+        None => {
+            own = DeviceTags::of(device);
+            &own
+        }
+    };
     let case = Case {
         facts,
         device,
@@ -216,11 +265,8 @@ pub fn judge(facts: &Facts, device: &DeviceProfile, policy: &Policy) -> Judgemen
         driver_cuda,
         cuda_need: cuda_runtime::need(facts),
         kernels: gpu_code::assess(facts, &gpu, &policy.rules.thresholds, driver_cuda.0),
-        system_is_known: device
-            .sonames
-            .range("libcudart.so.".to_owned()..)
-            .next()
-            .is_some_and(|soname| soname.starts_with("libcudart.so.")),
+        tags,
+        system_is_known: device.sonames.iter().any(|soname| soname.starts_with("libcudart.so.")),
     };
     let mut reasons = Vec::new();
     for rule in RULES {
@@ -254,10 +300,16 @@ fn notes(case: &Case<'_>, verdict: Verdict) -> Vec<Note> {
 
 /// Judges what a file name and an index page alone tell: tags and `Requires-Python`. Empty if they rule nothing out.
 pub fn judge_listing(
-    _filename: &WheelFilename,
-    _requires_python: Option<&str>,
-    _device: &DeviceProfile,
-    _policy: &Policy,
+    filename: &WheelFilename,
+    requires_python: Option<&str>,
+    device: &DeviceProfile,
+    policy: &Policy,
 ) -> Vec<Reason> {
-    Vec::new()
+    let mut reasons = Vec::new();
+    match policy.tags(device) {
+        Some(tags) => tags::judge_filename(filename, device, tags, &mut reasons),
+        None => tags::judge_filename(filename, device, &DeviceTags::of(device), &mut reasons),
+    }
+    reasons.extend(requires_python.and_then(|text| tags::excluded(text, device)));
+    reasons
 }

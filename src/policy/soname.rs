@@ -42,7 +42,7 @@ pub(super) fn judge(case: &Case<'_>, reasons: &mut Vec<Reason>) {
         found: Vec::new(),
         remedy: format!(
             "{}; where the devices have it, say so by sonames_add in devices.toml",
-            remedies.join("; ")
+            remedies.join("; ").replace("{cuda}", &case.driver_cuda.0.to_string())
         ),
     });
 }
