@@ -1,11 +1,12 @@
 //! `jetwheel serve`.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Answer, Context, Usage, load_policy};
+use super::{Answer, Context, Usage, forward, load_policy};
 use crate::server::{Limits, PolicySource, Server};
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
@@ -38,6 +39,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         }
     };
     let store = context.store()?;
+    let store_for_commands = Arc::clone(&store);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         // Before the address is announced: a signal that comes at once must stop it as well.
@@ -46,6 +48,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         let server = Server::bind(listen, store, policies, Limits::default())
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
+        // The mirror serves all the same: other commands then find the store in use.
+        if let Err(error) = forward::listen(&context.data, &store_for_commands) {
+            tracing::warn!(%error, "commands beside this server cannot be run in it");
+        }
         context.console.say(format_args!("listening on http://{}/", server.address()?))?;
         context.console.flush()?;
         server
