@@ -12,6 +12,12 @@ use crate::server::{Limits, PolicySource, Server};
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 
+/// The fewest threads that serve connections: sending a file may wait for the disk, and others should be served meanwhile.
+const LEAST_THREADS: usize = 4;
+
+/// The most threads that read the store at once; more would only compete for the disk.
+const BLOCKING_THREADS: usize = 32;
+
 /// Arguments of `jetwheel serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -40,7 +46,14 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     };
     let store = context.store()?;
     let store_for_commands = Arc::clone(&store);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(
+            std::thread::available_parallelism()
+                .map_or(LEAST_THREADS, |cores| cores.get().max(LEAST_THREADS)),
+        )
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         // Before the address is announced: a signal that comes at once must stop it as well.
         let mut terminate = signal(SignalKind::terminate())?;
