@@ -1,6 +1,7 @@
 //! `jetwheel serve`.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -10,6 +11,12 @@ use crate::server::{Limits, PolicySource, Server};
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
+
+/// The fewest threads that serve connections: sending a file may wait for the disk, and others should be served meanwhile.
+const LEAST_THREADS: usize = 4;
+
+/// The most threads that read the store at once; more would only compete for the disk.
+const BLOCKING_THREADS: usize = 32;
 
 /// Arguments of `jetwheel serve`.
 #[derive(Debug, clap::Args)]
@@ -38,10 +45,15 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         }
     };
     let store = context.store()?;
-    if let Err(error) = forward::listen(&context.data, &store) {
-        tracing::warn!(error = %error, "other commands on this data folder have to wait until the server has stopped");
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let store_for_commands = Arc::clone(&store);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(
+            std::thread::available_parallelism()
+                .map_or(LEAST_THREADS, |cores| cores.get().max(LEAST_THREADS)),
+        )
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         // Before the address is announced: a signal that comes at once must stop it as well.
         let mut terminate = signal(SignalKind::terminate())?;
@@ -49,6 +61,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         let server = Server::bind(listen, store, policies, Limits::default())
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
+        // The mirror serves all the same: other commands then find the store in use.
+        if let Err(error) = forward::listen(&context.data, &store_for_commands) {
+            tracing::warn!(%error, "commands beside this server cannot be run in it");
+        }
         context.console.say(format_args!("listening on http://{}/", server.address()?))?;
         context.console.flush()?;
         server

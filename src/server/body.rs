@@ -171,7 +171,7 @@ mod tests {
 
     #[tokio::test]
     async fn yields_the_bytes_of_the_piece() {
-        let content: Vec<u8> = (0..PIECE * 3 + 17).map(|index| (index % 251) as u8).collect();
+        let content: Vec<u8> = (0..=250).cycle().take(PIECE * 3 + 17).collect();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("blob");
         fs_err::write(&path, &content).unwrap();

@@ -133,12 +133,11 @@ async fn admitted(
     let fresh = |file: &Arc<KnownFile>| {
         file.made_from == (state.store.project_revision(&file.project), in_force.generation)
     };
-    let file = match state.files.find(&key).filter(fresh) {
-        Some(file) => file,
-        None => {
-            let in_force = Arc::clone(in_force);
-            state.blocking(move |state| look_up(state, &in_force, key)).await?
-        }
+    let file = if let Some(file) = state.files.find(&key).filter(fresh) {
+        file
+    } else {
+        let in_force = Arc::clone(in_force);
+        state.blocking(move |state| look_up(state, &in_force, key)).await?
     };
     if let Some(why) = &file.refused {
         return Err(Refusal::NotForDevice(Box::new(why.clone())));

@@ -59,7 +59,7 @@ impl Default for Limits {
         Self {
             connections: 400,
             head: Duration::from_secs(30),
-            stall: Duration::from_secs(60),
+            stall: Duration::from_mins(1),
             stop: Duration::from_secs(30),
         }
     }
@@ -123,7 +123,7 @@ impl Server {
                     (Arc::clone(&builder), Arc::clone(&state), graceful.watcher());
                 tokio::spawn(async move {
                     let outbox = outbox::Outbox::default();
-                    let watched = watch(stream, outbox.clone(), limits.stall);
+                    let io = watch(stream, outbox.clone(), limits.stall);
                     let service = service_fn(move |request| {
                         let (state, outbox) = (Arc::clone(&state), outbox.clone());
                         async move {
@@ -132,7 +132,7 @@ impl Server {
                             )
                         }
                     });
-                    let connection = builder.serve_connection(watched, service).into_owned();
+                    let connection = builder.serve_connection(io, service).into_owned();
                     if let Err(error) = watcher.watch(connection).await {
                         tracing::debug!(%error, %from, "a connection ended badly");
                     }

@@ -18,9 +18,9 @@ pub(super) fn home(in_force: &InForce, base: &str) -> Reply {
     let base = escape(base);
     let mut out = String::from(HEAD);
     if let Some(error) = &in_force.broken {
-        let _infallible = write!(
+        let _infallible = writeln!(
             out,
-            "<p><strong>The policy folder cannot be used; the last good policy is in force.</strong> {}</p>\n",
+            "<p><strong>The policy folder cannot be used; the last good policy is in force.</strong> {}</p>",
             escape(error)
         );
     }

@@ -16,26 +16,35 @@ pub(super) fn span(range: Option<&str>, size: u64) -> Span {
     let Some(set) = range.and_then(|range| range.trim().strip_prefix("bytes=")) else { return Span::Whole };
     let Some((first, last)) = set.trim().split_once('-') else { return Span::Whole };
     match (position(first), position(last)) {
-        (Some(Some(first)), Some(None)) if first < size => Span::Part(first, size),
-        (Some(Some(first)), Some(Some(last))) if first <= last && first < size => {
-            Span::Part(first, last.saturating_add(1).min(size))
-        }
-        (Some(Some(first)), Some(Some(last))) if first > last => Span::Whole,
-        (Some(Some(_)), Some(_)) => Span::Outside,
-        (Some(None), Some(Some(length))) if length > 0 && size > 0 => {
-            Span::Part(size.saturating_sub(length), size)
-        }
-        (Some(None), Some(Some(_))) => Span::Outside,
+        (Position::At(first), Position::At(last)) if first > last => Span::Whole,
+        (_, Position::Bad) => Span::Whole,
+        (Position::At(first), _) if first >= size => Span::Outside,
+        (Position::At(first), Position::Open) => Span::Part(first, size),
+        (Position::At(first), Position::At(last)) => Span::Part(first, last.saturating_add(1).min(size)),
+        (Position::Open, Position::At(length)) if length == 0 || size == 0 => Span::Outside,
+        (Position::Open, Position::At(length)) => Span::Part(size.saturating_sub(length), size),
         _ => Span::Whole,
     }
 }
 
-/// A number, an empty text as `Some(None)`, or none where it is neither. A number past 64 bits is as good as the largest.
-fn position(text: &str) -> Option<Option<u64>> {
-    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
+/// One end of a range.
+enum Position {
+    /// A number. One past 64 bits is as good as the largest.
+    At(u64),
+    /// Nothing is written there.
+    Open,
+    /// What is written there is no number.
+    Bad,
+}
+
+fn position(text: &str) -> Position {
+    match text {
+        "" => Position::Open,
+        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Position::At(digits.parse().unwrap_or(u64::MAX))
+        }
+        _ => Position::Bad,
     }
-    Some((!text.is_empty()).then(|| text.parse().unwrap_or(u64::MAX)))
 }
 
 /// Whether an `If-None-Match` header names that entity tag, by weak comparison.

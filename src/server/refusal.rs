@@ -1,5 +1,7 @@
 //! Why a request is not answered with what it asked for: the one map to a status.
 
+use std::fmt::Write as _;
+
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use hyper::ext::ReasonPhrase;
@@ -108,13 +110,13 @@ impl NotForDevice {
         let mut text = format!("{file} is {how} for {device}.\n");
         for Reason { member, text: why, remedy, .. } in reasons {
             let member = member.as_ref().map(|member| format!("{member}: ")).unwrap_or_default();
-            text.push_str(&format!("- {member}{why}\n"));
+            let _infallible = writeln!(text, "- {member}{why}");
             if !remedy.is_empty() {
-                text.push_str(&format!("  {remedy}\n"));
+                let _infallible = writeln!(text, "  {remedy}");
             }
         }
         if reasons.is_empty() {
-            text.push_str(&format!("- the policy does not list a wheel whose verdict is {verdict}\n"));
+            let _infallible = writeln!(text, "- the policy does not list a wheel whose verdict is {verdict}");
         }
         Self { text, phrase }
     }
@@ -167,7 +169,7 @@ impl Refusal {
             let mut text = error.to_string();
             let mut source = error.source();
             while let Some(cause) = source {
-                text.push_str(&format!(": {cause}"));
+                let _infallible = write!(text, ": {cause}");
                 source = cause.source();
             }
             text

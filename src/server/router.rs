@@ -44,7 +44,7 @@ pub(super) async fn respond(
             refusal.into_reply()
         }
         Err(_) => {
-            let refusal = Refusal::Defect(format!("panic at {:?}", line));
+            let refusal = Refusal::Defect(format!("panic at {line:?}"));
             refusal.log();
             refusal.into_reply()
         }

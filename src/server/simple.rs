@@ -118,13 +118,12 @@ async fn page(
                 page
             };
             let plain_key = PageKey { gzip: false, ..key.clone() };
-            let plain = match state.pages.find(&plain_key).filter(|page| page.made_from == made_from) {
-                Some(plain) => plain,
-                None => {
-                    let body = Bytes::from(render(make(state)?, key.form));
-                    let digest = Sha256::of(&body).to_string();
-                    keep(plain_key, format!("\"{}\"", digest.get(..32).unwrap_or_default()), body)
-                }
+            let plain = if let Some(plain) = state.pages.find(&plain_key).filter(fresh) {
+                plain
+            } else {
+                let body = Bytes::from(render(make(state)?, key.form));
+                let digest = Sha256::of(&body).to_string();
+                keep(plain_key, format!("\"{}\"", digest.get(..32).unwrap_or_default()), body)
             };
             if !key.gzip {
                 return Ok(plain);

@@ -13,7 +13,7 @@ use jetwheel::store::{Provenance, Store};
 use jetwheel::wheel::{InspectOptions, inspect_wheel};
 
 /// How long an answer may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// An answer, as it came.
 #[derive(Debug)]
