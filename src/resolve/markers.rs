@@ -397,7 +397,7 @@ mod tests {
             .with(Variable::SysPlatform, "linux")
     }
 
-    /// Expected values from `packaging.markers.Marker(...).evaluate({...})` of packaging 26.0.
+    /// Expected values from `packaging.markers.Marker(...).evaluate({...})` of packaging 26.4.
     #[test]
     fn agrees_with_packaging() {
         for (marker, wanted) in [

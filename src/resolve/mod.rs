@@ -13,8 +13,10 @@
 //! - A requirement of a URL is an error in a request, and makes a wheel that states one unusable.
 
 mod candidate;
+mod derivation;
 mod known;
 mod markers;
+mod nearest;
 mod provider;
 mod range;
 mod report;
@@ -169,7 +171,11 @@ pub fn resolve<I: Index>(
     let known = Known::new(index, target, request.limits);
     match solve(&known, &asked)? {
         Ok(resolution) => Ok(resolution),
-        Err(derivation) => Err(Failure::Unsatisfiable(Box::new(report::explain(&known, &asked, &derivation)?))),
+        Err(derivation) => {
+            let explanation = report::explain(&known, &asked, &derivation);
+            derivation::dismantle(*derivation);
+            Err(Failure::Unsatisfiable(Box::new(explanation?)))
+        }
     }
 }
 

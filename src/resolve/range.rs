@@ -158,7 +158,7 @@ fn prefix(version: &Version) -> Ranges<Pick> {
 mod tests {
     use super::*;
 
-    /// Expected values from `packaging.specifiers.SpecifierSet(...).contains(..., prereleases=True)` of packaging 26.0.
+    /// Expected values from `packaging.specifiers.SpecifierSet(...).contains(..., prereleases=True)` of packaging 26.4.
     #[test]
     fn agrees_with_packaging() {
         for (specifiers, version, wanted) in [

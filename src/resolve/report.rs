@@ -1,21 +1,41 @@
 //! Why there is no set, in sentences.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
+use version_ranges::Ranges;
 
 use super::candidate::Index;
+use super::derivation::{Fact, facts};
 use super::known::{Known, Offer, Project, Unfit};
-use super::provider::Asked;
+use super::nearest::nearest;
+use super::provider::{Asked, Package};
+use super::range::{Pick, range_of};
+use super::requirement::Requirement;
 use super::{Abort, Derivation};
+use crate::policy::Reason;
+use crate::wheel::ProjectName;
+
+/// Most causes that are told; a person reads no more.
+const MOST_CAUSES: usize = 24;
+
+/// Most versions that one sentence names.
+const MOST_VERSIONS: usize = 4;
 
 /// Why nothing satisfies a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// All of it, in sentences.
+    /// All of it, in sentences, one a line.
     pub text: String,
-    /// What stands in the way, one by one.
+    /// What stands in the way, from the request downwards.
     pub causes: Vec<Cause>,
+    /// A request near to this one that has an answer, as pins of the projects that were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instead: Vec<String>,
+    /// Other device profiles for which the request has an answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<String>,
 }
 
 /// One thing that stands in the way.
@@ -23,16 +43,43 @@ pub struct Explanation {
 pub struct Cause {
     /// Of which kind.
     pub kind: CauseKind,
+    /// The project that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectName>,
+    /// The files that it is about, newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// Why the device may not have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
     /// A sentence.
     pub text: String,
 }
 
 /// Kinds of causes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CauseKind {
-    /// Two requirements exclude each other.
-    Conflict,
+    /// A wheel, or the request, needs another project.
+    Needs,
+    /// A constraint limits a project.
+    Constraint,
+    /// The project is not known.
+    NoSuchProject,
+    /// It is, but not in that version.
+    NoSuchVersion,
+    /// It exists, and is refused for this device.
+    Refused,
+    /// It was yanked.
+    Yanked,
+    /// A pre-release, which the requirement leaves out.
+    PreRelease,
+    /// `Requires-Python` excludes the device's Python.
+    RequiresPython,
+    /// Its tags do not fit.
+    Tags,
+    /// Its metadata cannot be used.
+    Unusable,
 }
 
 impl fmt::Display for Unfit {
@@ -46,14 +93,451 @@ impl fmt::Display for Unfit {
     }
 }
 
-pub(super) fn explain<I: Index>(
-    _known: &Known<'_, I>,
-    _asked: &Asked,
-    _derivation: &Derivation,
-) -> Result<Explanation, Abort<I::Error>> {
-    Ok(Explanation { text: "nothing satisfies the request".to_owned(), causes: Vec::new() })
+impl Explanation {
+    /// Adds device profiles for which the same request has an answer.
+    pub fn offer_elsewhere(&mut self, devices: Vec<String>) {
+        if !devices.is_empty() {
+            self.text.push_str(&format!("\nThe same request has an answer for {}.", listed(&devices, "and")));
+        }
+        self.elsewhere = devices;
+    }
 }
 
-pub(super) fn passed_over(_project: &Project, _chosen: &Offer) -> Option<String> {
-    None
+/// Explains a derivation.
+pub(super) fn explain<I: Index>(
+    known: &Known<'_, I>,
+    asked: &Asked,
+    derivation: &Derivation,
+) -> Result<Explanation, Abort<I::Error>> {
+    let teller = Teller { known, asked, facts: facts(derivation), causes: Vec::new() };
+    let mut causes = teller.tell()?;
+    let more = causes.len().saturating_sub(MOST_CAUSES);
+    causes.truncate(MOST_CAUSES);
+    let requested: Vec<String> = asked.requirements.iter().map(Requirement::short).collect();
+    let mut text =
+        format!("Nothing satisfies {} for {}.", listed(&requested, "and"), known.target.device);
+    for cause in &causes {
+        text.push('\n');
+        text.push_str(&cause.text);
+    }
+    if more > 0 {
+        text.push_str(&format!("\nThere are {more} more facts of this kind."));
+    }
+    let (how, instead) = nearest(known, asked).unwrap_or_default();
+    if !instead.is_empty() {
+        text.push_str(&format!("\nThis would work{how}: {}.", listed(&instead, "with")));
+    }
+    Ok(Explanation { text, causes, instead, elsewhere: Vec::new() })
+}
+
+/// A vendor's pre-release that is newer than the final release which was taken instead.
+pub(super) fn passed_over(project: &Project, chosen: &Offer) -> Option<String> {
+    if chosen.candidate.version.any_prerelease() {
+        return None;
+    }
+    project
+        .offers
+        .iter()
+        .filter(|offer| offer.unfit.is_none() && offer.candidate.yanked.is_none())
+        .find(|offer| {
+            let version = &offer.candidate.version;
+            version.any_prerelease() && version.is_local() && *version > chosen.candidate.version
+        })
+        .map(|offer| {
+            format!(
+                "{project} {version} was passed over for {chosen}, since it is a pre-release: ask for \
+                 {project}=={version} to have it",
+                project = offer.candidate.project,
+                version = offer.candidate.version_text,
+                chosen = chosen.candidate.version_text,
+            )
+        })
+}
+
+struct Teller<'t, 'a, I: Index> {
+    known: &'t Known<'a, I>,
+    asked: &'t Asked,
+    facts: Vec<Fact>,
+    causes: Vec<Cause>,
+}
+
+impl<I: Index> Teller<'_, '_, I> {
+    /// Goes through the facts project by project: which wheels are missing, which cannot be used, what the others need.
+    fn tell(mut self) -> Result<Vec<Cause>, Abort<I::Error>> {
+        let mut told = BTreeSet::new();
+        let facts = std::mem::take(&mut self.facts);
+        for fact in &facts {
+            let package = match fact {
+                Fact::Needs { owner, .. } => owner,
+                Fact::NoWheel { package, .. } | Fact::Unusable { package, .. } => package,
+            };
+            if let Some(name) = package.project()
+                && told.insert(name)
+            {
+                self.of_project(name, &facts)?;
+            }
+            if let Fact::Needs { owner, needed, .. } = fact
+                && told_pair(&facts, fact)
+            {
+                self.needs(owner, needed, &facts)?;
+            }
+        }
+        for fact in &facts {
+            if let Fact::Needs { needed, .. } = fact
+                && let Some(name) = needed.project()
+                && told.insert(name)
+            {
+                self.of_project(name, &facts)?;
+            }
+        }
+        Ok(self.causes)
+    }
+
+    fn of_project(&mut self, name: &ProjectName, facts: &[Fact]) -> Result<(), Abort<I::Error>> {
+        self.constraints(name);
+        self.missing(name, facts)?;
+        self.unusable(name, facts)
+    }
+
+    fn push(&mut self, kind: CauseKind, project: &ProjectName, files: Vec<String>, text: String) {
+        self.causes.push(Cause { kind, project: Some(project.clone()), files, reason: None, text });
+    }
+
+    fn constraints(&mut self, name: &ProjectName) {
+        let texts: Vec<String> =
+            self.asked.constraints.get(name).into_iter().flatten().map(Requirement::short).collect();
+        if !texts.is_empty() {
+            let text = format!("The constraint {} applies.", listed(&texts, "and"));
+            self.push(CauseKind::Constraint, name, Vec::new(), text);
+        }
+    }
+
+    /// Tells why no wheel of a project lies where one was looked for.
+    fn missing(&mut self, name: &ProjectName, facts: &[Fact]) -> Result<(), Abort<I::Error>> {
+        let range = facts
+            .iter()
+            .filter_map(|fact| match fact {
+                Fact::NoWheel { package, range } if package.project() == Some(name) => Some(range),
+                _ => None,
+            })
+            .fold(Ranges::empty(), |all, range| all.union(range));
+        if range.is_empty() {
+            return Ok(());
+        }
+        let project = self.known.project(name)?;
+        if project.offers.is_empty() {
+            let text = format!("No project {name} is known here.");
+            self.push(CauseKind::NoSuchProject, name, Vec::new(), text);
+            return Ok(());
+        }
+        let there: Vec<&Offer> = project.offers.iter().filter(|offer| range.contains(&offer.pick)).collect();
+        if there.is_empty() {
+            let others_fail = facts.iter().any(|fact| match fact {
+                Fact::Needs { owner, .. } => owner.project() == Some(name),
+                Fact::Unusable { package, .. } => package.project() == Some(name),
+                Fact::NoWheel { .. } => false,
+            });
+            if !others_fail {
+                self.no_such_version(name, &range, &project, facts);
+            }
+            return Ok(());
+        }
+        self.unfit(name, &there);
+        Ok(())
+    }
+
+    fn no_such_version(
+        &mut self,
+        name: &ProjectName,
+        range: &Ranges<Pick>,
+        project: &Project,
+        facts: &[Fact],
+    ) {
+        let mut asked: Vec<Requirement> = Vec::new();
+        for fact in facts {
+            if let Fact::Needs { owner, picks, needed, .. } = fact
+                && needed.project() == Some(name)
+            {
+                for requirement in self.stated(owner, picks, name) {
+                    let asks_more = !requirement.specifiers.is_empty() && range.subset_of(&range_of(&requirement.specifiers));
+                    if asks_more && !asked.iter().any(|known| known.specifiers == requirement.specifiers) {
+                        asked.push(requirement);
+                    }
+                }
+            }
+        }
+        asked.extend(self.asked.constraints.get(name).into_iter().flatten().cloned());
+        let texts: Vec<String> = asked.iter().map(|requirement| requirement.specifiers.to_string()).collect();
+        let wanted = if texts.is_empty() { "what is asked".to_owned() } else { listed(&texts, "and") };
+        let usable: Vec<&Offer> = project.offers.iter().filter(|offer| offer.unfit.is_none()).collect();
+        let (rest, shown) = if usable.is_empty() {
+            (" (none of them fits this device)", project.offers.iter().collect())
+        } else {
+            ("", usable)
+        };
+        let text = format!("No version of {name} satisfies {wanted}; known: {}{rest}.", versions(&shown));
+        self.push(CauseKind::NoSuchVersion, name, Vec::new(), text);
+
+        // `==2.5.0` and `>=2.5.0` leave out 2.5.0a0, which is often what a vendor calls its build of 2.5.0.
+        let almost: Vec<&Offer> = project
+            .offers
+            .iter()
+            .filter(|offer| {
+                let version = &offer.candidate.version;
+                let release = Pick::wheel(&version.only_release().with_epoch(version.epoch()), 0);
+                version.any_prerelease() && range.contains(&release)
+            })
+            .collect();
+        if let Some(offer) = almost.first() {
+            let state = match &offer.unfit {
+                None => format!("ask for {name}=={} to have it", offer.candidate.version_text),
+                Some(unfit) => format!("and {unfit}"),
+            };
+            let text = format!(
+                "{name} {} is a pre-release of what is asked, so {wanted} leaves it out: {state}.",
+                versions(&almost)
+            );
+            self.push(CauseKind::PreRelease, name, files(&almost), text);
+        }
+    }
+
+    /// Tells why wheels that exist may not be chosen, alike ones together.
+    fn unfit(&mut self, name: &ProjectName, there: &[&Offer]) {
+        let mut groups: Vec<(Option<&Unfit>, Vec<&Offer>)> = Vec::new();
+        for offer in there {
+            let unfit = offer.unfit.as_ref();
+            if unfit.is_none() && offer.candidate.yanked.is_none() {
+                continue;
+            }
+            match groups.iter_mut().find(|(other, _)| alike(*other, unfit)) {
+                Some((_, offers)) => offers.push(offer),
+                None => groups.push((unfit, vec![offer])),
+            }
+        }
+        for (unfit, offers) in groups {
+            self.tell_unfit(name, unfit, &offers);
+        }
+    }
+
+    fn tell_unfit(&mut self, name: &ProjectName, unfit: Option<&Unfit>, offers: &[&Offer]) {
+        let (device, what) = (&self.known.target.device, versions(offers));
+        let many = offers.len() > 1;
+        let (is, was, needs) =
+            if many { ("are", "were", "need") } else { ("is", "was", "needs") };
+        let mut because = None;
+        let (kind, text) = match unfit {
+            None => {
+                let why = offers.iter().filter_map(|offer| offer.candidate.yanked.as_deref()).find(|why| !why.is_empty());
+                let why = why.map_or(String::new(), |why| format!(" ({why})"));
+                (
+                    CauseKind::Yanked,
+                    format!("{name} {what} {was} yanked{why}: only a == in the request takes a yanked wheel."),
+                )
+            }
+            Some(Unfit::Tags) => (
+                CauseKind::Tags,
+                format!(
+                    "{name} {what} {is} built for another Python or platform: {}.",
+                    listed(&short_list(&files(offers)), "and")
+                ),
+            ),
+            Some(Unfit::Python(wanted)) => (
+                CauseKind::RequiresPython,
+                format!("{name} {what} {needs} Python {wanted}; {device} has {}.", self.known.target.python),
+            ),
+            Some(Unfit::Refused(reason)) => {
+                because = Some((**reason).clone());
+                let remedy = sentence(&reason.remedy);
+                let space = if remedy.is_empty() { "" } else { " " };
+                (
+                    CauseKind::Refused,
+                    format!(
+                        "{name} {what} {is} there, but refused for {device}: {}{space}{remedy}",
+                        sentence_behind_colon(&reason.text)
+                    ),
+                )
+            }
+            Some(Unfit::Metadata(why)) => {
+                (CauseKind::Unusable, format!("{name} {what} cannot be used: {}", sentence_behind_colon(why)))
+            }
+        };
+        self.causes.push(Cause { kind, project: Some(name.clone()), files: files(offers), reason: because, text });
+    }
+
+    /// Tells which wheels of a project turned out to be unusable, newest first.
+    fn unusable(&mut self, name: &ProjectName, facts: &[Fact]) -> Result<(), Abort<I::Error>> {
+        let project = self.known.project(name)?;
+        for offer in &project.offers {
+            let why = facts.iter().find_map(|fact| match fact {
+                Fact::Unusable { package, picks, why }
+                    if package.project() == Some(name) && picks.contains(&offer.pick) =>
+                {
+                    Some(why)
+                }
+                _ => None,
+            });
+            let Some(why) = why else { continue };
+            let unfit = match self.known.seen_metadata(offer) {
+                Some(Err(unfit)) => unfit,
+                _ => Unfit::Metadata(why.clone()),
+            };
+            self.tell_unfit(name, Some(&unfit), &[offer]);
+        }
+        Ok(())
+    }
+
+    /// Tells what the wheels of one project need of another, those that need the same together.
+    fn needs(&mut self, owner: &Package, needed: &Package, facts: &[Fact]) -> Result<(), Abort<I::Error>> {
+        let (Some(name), Some(other)) = (owner.project(), needed.project()) else { return Ok(()) };
+        if name == other {
+            return Ok(());
+        }
+        let project = self.known.project(name)?;
+        let mut groups: Vec<(String, Vec<&Offer>)> = Vec::new();
+        for fact in facts {
+            let Fact::Needs { owner: same, picks, needed: also, .. } = fact else { continue };
+            if same != owner || also.project() != Some(other) {
+                continue;
+            }
+            for offer in project.offers.iter().filter(|offer| picks.contains(&offer.pick)) {
+                let texts: Vec<String> = self
+                    .stated(owner, &Ranges::singleton(offer.pick.clone()), other)
+                    .iter()
+                    .map(Requirement::short)
+                    .collect();
+                if texts.is_empty() {
+                    continue;
+                }
+                let text = listed(&texts, "and");
+                match groups.iter_mut().find(|(known, _)| *known == text) {
+                    Some((_, offers)) if offers.iter().any(|known| known.pick == offer.pick) => {}
+                    Some((_, offers)) => offers.push(offer),
+                    None => groups.push((text, vec![offer])),
+                }
+            }
+        }
+        let usable = project.offers.iter().filter(|offer| offer.unfit.is_none()).count();
+        for (text, mut offers) in groups {
+            offers.sort_by_key(|offer| offer.pick.place());
+            let verb = if offers.len() > 1 && offers.len() < usable { "need" } else { "needs" };
+            let what = if offers.len() > 1 && offers.len() == usable {
+                format!("every {owner}")
+            } else {
+                format!("{owner} {}", versions(&offers))
+            };
+            let told = format!("{} {verb} {text}.", capital(&what));
+            self.push(CauseKind::Needs, name, files(&offers), told);
+        }
+        Ok(())
+    }
+
+    /// What wheels state of a project that they need, each text once; for the request, what it asks.
+    fn stated(&self, owner: &Package, picks: &Ranges<Pick>, needed: &ProjectName) -> Vec<Requirement> {
+        let mut stated: Vec<Requirement> = Vec::new();
+        let mut add = |requirement: &Requirement| {
+            if requirement.project == *needed && !stated.iter().any(|known| known.short() == requirement.short()) {
+                stated.push(requirement.clone());
+            }
+        };
+        let Some(name) = owner.project() else {
+            self.asked.requirements.iter().for_each(add);
+            return stated;
+        };
+        let extra = match owner {
+            Package::Extra(_, extra) => Some(extra.as_str()),
+            _ => None,
+        };
+        let Some(project) = self.known.seen(name) else { return stated };
+        for offer in project.offers.iter().filter(|offer| picks.contains(&offer.pick)) {
+            if let Some(Ok(metadata)) = self.known.seen_metadata(offer) {
+                metadata
+                    .requires_dist
+                    .iter()
+                    .filter(|requirement| {
+                        requirement.applies(&self.known.target.environment, extra) == Ok(true)
+                    })
+                    .for_each(&mut add);
+            }
+        }
+        stated
+    }
+}
+
+/// Whether this is the first fact that says that one project needs another.
+fn told_pair(facts: &[Fact], fact: &Fact) -> bool {
+    let pair = |fact: &Fact| match fact {
+        Fact::Needs { owner, needed, .. } => Some((owner.clone(), needed.project().cloned())),
+        Fact::NoWheel { .. } | Fact::Unusable { .. } => None,
+    };
+    let wanted = pair(fact);
+    facts.iter().find(|other| pair(other) == wanted).is_some_and(|first| std::ptr::eq(first, fact))
+}
+
+/// Whether two reasons are told in one sentence.
+fn alike(left: Option<&Unfit>, right: Option<&Unfit>) -> bool {
+    match (left, right) {
+        (Some(Unfit::Refused(left)), Some(Unfit::Refused(right))) => {
+            left.code == right.code && left.found == right.found
+        }
+        _ => left == right,
+    }
+}
+
+fn files(offers: &[&Offer]) -> Vec<String> {
+    offers.iter().map(|offer| offer.candidate.file.clone()).collect()
+}
+
+/// The versions of wheels: `2.5.1`, `2.5.1 and 2.4.0`, `2.5.1, 2.5.0, 2.4.1 and 9 older`.
+fn versions(offers: &[&Offer]) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for offer in offers {
+        if !texts.contains(&offer.candidate.version_text) {
+            texts.push(offer.candidate.version_text.clone());
+        }
+    }
+    listed(&short_list(&texts), "and")
+}
+
+fn short_list(texts: &[String]) -> Vec<String> {
+    let mut short: Vec<String> = texts.iter().take(MOST_VERSIONS).cloned().collect();
+    if texts.len() > MOST_VERSIONS {
+        short.truncate(MOST_VERSIONS - 1);
+        short.push(format!("{} more", texts.len() - short.len()));
+    }
+    short
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(super) fn listed(texts: &[String], word: &str) -> String {
+    match texts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} {word} {last}", first.join(", ")),
+    }
+}
+
+fn capital(text: &str) -> String {
+    match text.strip_prefix("every ") {
+        Some(rest) => format!("Every {rest}"),
+        None => text.to_owned(),
+    }
+}
+
+/// A text as a sentence of its own; empty stays empty.
+fn sentence(text: &str) -> String {
+    let text = text.trim();
+    let mut letters = text.chars();
+    match letters.next() {
+        None => String::new(),
+        Some(first) => ended(&format!("{}{}", first.to_uppercase(), letters.as_str())),
+    }
+}
+
+/// A text as it stands behind a colon.
+fn sentence_behind_colon(text: &str) -> String {
+    ended(text.trim())
+}
+
+fn ended(text: &str) -> String {
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }

@@ -1,4 +1,5 @@
 //! Resolving: uv's scenarios, brute force as an oracle, explanations, the command.
 
 mod catalogue;
+mod explanations;
 mod scenarios;
