@@ -1,11 +1,288 @@
 //! `jetwheel resolve`.
 
-use super::{Answer, Context};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+
+use super::{Answer, Context, Format, Usage};
+use crate::policy::{DeviceProfile, Policy, judge};
+use crate::resolve::{
+    Explanation, Failure, KnownFile, Line, Lock, LockError, Request, Resolution, Target, json, pylock,
+    read_requirements, requirements_txt, resolve_rows,
+};
+use crate::store::{self, Store};
+use crate::wheel::ProjectName;
+
+/// How deep requirements files may name each other.
+const DEEPEST_FILES: usize = 16;
 
 /// Arguments of `jetwheel resolve`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+#[command(after_help = "\
+Examples:
+  jetwheel resolve torch torchvision --device orin-jp6.2
+  jetwheel resolve 'torch>=2.4' -c constraints.txt --device thor-jp7.0 --output pylock > pylock.toml
+  jetwheel resolve -r requirements.txt --device orin-jp6.2 --output requirements
+  jetwheel resolve -r pylock.toml --device orin-jp6.2      check a lock against what is there now")]
+pub struct Arguments {
+    /// What to install, such as 'torch>=2.4'
+    #[arg(value_name = "REQUIREMENT", required_unless_present = "requirements")]
+    wanted: Vec<String>,
+    /// Device profile to resolve for
+    #[arg(long, value_name = "ID")]
+    device: String,
+    /// Requirements file, or a pylock.toml made for this device
+    #[arg(short, long = "requirement", value_name = "FILE")]
+    requirements: Vec<PathBuf>,
+    /// Constraints file: limits versions without asking for a project
+    #[arg(short, long = "constraint", value_name = "FILE")]
+    constraints: Vec<PathBuf>,
+    /// Take pre-releases as readily as final releases
+    #[arg(long)]
+    pre: bool,
+    /// Form of the set
+    #[arg(long, value_enum, value_name = "FORM")]
+    output: Option<Output>,
+    /// Where the devices reach this mirror, for the URLs of the set
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+}
 
-pub(super) fn run(_arguments: &Arguments, _context: &mut Context) -> anyhow::Result<Answer> {
-    anyhow::bail!("not there yet")
+/// Forms of a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A lock of PEP 751
+    Pylock,
+    /// A requirements file with hashes
+    Requirements,
+    /// JSON
+    Json,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
+    let policy = context.policy()?;
+    let Some(device) = policy.device(&arguments.device) else {
+        let nearest = policy.nearest(&arguments.device).join(", ");
+        return Err(Usage(format!("no device profile {:?}; nearest known: {nearest}", arguments.device)).into());
+    };
+    let mut request = Request { prereleases: arguments.pre, ..Request::default() };
+    for text in &arguments.wanted {
+        request.requirements.push(text.parse().map_err(|error| Usage(format!("{error}")))?);
+    }
+    for (files, constrain) in [(&arguments.requirements, false), (&arguments.constraints, true)] {
+        for file in files {
+            let file = context.path(file);
+            match read_file(&file, constrain, &device.id, &mut request, 0) {
+                Ok(notes) => {
+                    for note in notes {
+                        context.console.say(note)?;
+                    }
+                }
+                Err(error) if is_other_device(&error) => {
+                    context.console.say(format_args!("{error:#}"))?;
+                    return Ok(Answer::No);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    let listen = context.config.listen.as_deref().unwrap_or("127.0.0.1:8080");
+    let base_url = match &arguments.base_url {
+        Some(url) => url.trim_end_matches('/').to_owned(),
+        None => format!("http://{listen}"),
+    };
+    let store = context.store()?;
+    let answer = resolve_in(&store, &policy, device, &request, &base_url);
+    let output = arguments.output.or((context.format == Format::Json).then_some(Output::Json));
+    match answer {
+        Ok(resolution) => print(context, &resolution, device, output, &base_url).map(|()| Answer::Yes),
+        Err(Failure::Unsatisfiable(mut explanation)) => {
+            explanation.offer_elsewhere(elsewhere(&store, &policy, device, &request));
+            refuse(context, &explanation, device, output).map(|()| Answer::No)
+        }
+        Err(Failure::Request(error)) => {
+            let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+            Err(Usage(format!("{error}{}", source.unwrap_or_default())).into())
+        }
+        Err(Failure::Limit(limit)) => {
+            context.console.say(limit)?;
+            Ok(Answer::No)
+        }
+        Err(Failure::Index(error)) => Err(error.into()),
+    }
+}
+
+fn is_other_device(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(LockError::OtherDevice { .. }))
+}
+
+/// Resolves over what the store knows, each file judged for the device.
+fn resolve_in(
+    store: &Store,
+    policy: &Policy,
+    device: &DeviceProfile,
+    request: &Request,
+    base_url: &str,
+) -> Result<Resolution, Failure<store::Error>> {
+    let mut cache: HashMap<ProjectName, Vec<KnownFile>> = HashMap::new();
+    resolve_rows(request, device, base_url, |project| {
+        if let Some(known) = cache.get(project) {
+            return Ok(known.clone());
+        }
+        let files: Vec<KnownFile> = store
+            .rows(project)?
+            .into_iter()
+            .map(|row| {
+                let judgement = judge(&row.facts, device, policy);
+                KnownFile {
+                    listed: policy.lists(project, judgement.verdict),
+                    judgement,
+                    facts: row.facts,
+                    held: row.held,
+                    yanked: row.provenance.yanked,
+                    upstream: row.provenance.upstream,
+                    upload_time: row.provenance.upload_time,
+                }
+            })
+            .collect();
+        cache.insert(project.clone(), files.clone());
+        Ok(files)
+    })
+}
+
+/// Other device profiles for which the request has an answer.
+fn elsewhere(store: &Store, policy: &Policy, device: &DeviceProfile, request: &Request) -> Vec<String> {
+    policy
+        .devices()
+        .filter(|other| other.id != device.id)
+        .filter(|other| resolve_in(store, policy, other, request, "").is_ok())
+        .map(|other| other.id.clone())
+        .collect()
+}
+
+fn print(
+    context: &mut Context,
+    resolution: &Resolution,
+    device: &DeviceProfile,
+    output: Option<Output>,
+    base_url: &str,
+) -> anyhow::Result<()> {
+    let target = Target::of(device);
+    let index_url = format!("{base_url}/{}/simple/", device.id);
+    match output {
+        Some(Output::Json) => context.console.print_json(&json(resolution, &device.id))?,
+        Some(Output::Pylock) => context.console.print(pylock(resolution, &target, &index_url))?,
+        Some(Output::Requirements) => context.console.print(requirements_txt(resolution, &target, &index_url))?,
+        None => {
+            let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or_default();
+            let packages = &resolution.packages;
+            let name = width(&mut packages.iter().map(|package| package.candidate.project.as_str().len()));
+            for package in packages {
+                let candidate = &package.candidate;
+                context.console.print(format_args!(
+                    "{:name$}  {:12}  {}\n",
+                    candidate.project,
+                    candidate.version_text,
+                    bytes(candidate.size.unwrap_or_default()),
+                ))?;
+            }
+            let total = packages.iter().filter_map(|package| package.candidate.size).sum();
+            context.console.print(format_args!(
+                "{} wheels for {}, {}\n",
+                packages.len(),
+                device.id,
+                bytes(total)
+            ))?;
+        }
+    }
+    if output != Some(Output::Json) {
+        for note in &resolution.notes {
+            context.console.say(format_args!("note: {note}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A number of bytes for people.
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
+    let mut unit = "B";
+    let mut tenths = u128::from(count) * 10;
+    for larger in UNITS {
+        if tenths < 10_000 {
+            break;
+        }
+        (tenths, unit) = (tenths / 1000, larger);
+    }
+    if unit == "B" { format!("{count} B") } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
+}
+
+fn refuse(
+    context: &mut Context,
+    explanation: &Explanation,
+    device: &DeviceProfile,
+    output: Option<Output>,
+) -> anyhow::Result<()> {
+    match output {
+        Some(Output::Json) => {
+            context.console.print_json(&serde_json::json!({"device": device.id, "error": explanation}))?;
+        }
+        // What is asked for as a file must not hold an explanation instead.
+        Some(Output::Pylock | Output::Requirements) => context.console.say(&explanation.text)?,
+        None => context.console.print(format_args!("{}\n", explanation.text))?,
+    }
+    Ok(())
+}
+
+/// Reads a requirements file, a constraints file or a lock into a request; yields what is ignored of it.
+fn read_file(
+    file: &Path,
+    constrain: bool,
+    device: &str,
+    into: &mut Request,
+    depth: usize,
+) -> anyhow::Result<Vec<String>> {
+    if depth > DEEPEST_FILES {
+        return Err(Usage(format!("{}: requirements files name each other too deeply", file.display())).into());
+    }
+    let text = fs_err::read_to_string(file).map_err(|error| Usage(error.to_string()))?;
+    let mut notes = Vec::new();
+    if file.extension().is_some_and(|extension| extension == "toml") {
+        let lock = match Lock::read(&text, device) {
+            Ok(lock) => lock,
+            Err(error @ LockError::OtherDevice { .. }) => {
+                return Err(error).with_context(|| file.display().to_string());
+            }
+            Err(error) => {
+                let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+                return Err(Usage(format!("{}: {error}{}", file.display(), source.unwrap_or_default())).into());
+            }
+        };
+        for pin in lock.pins {
+            into.requirements.push(pin.parse().map_err(|error| Usage(format!("{}: {error}", file.display())))?);
+        }
+        return Ok(notes);
+    }
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let lines = read_requirements(&text).map_err(|error| Usage(format!("{}: {error}", file.display())))?;
+    for line in lines {
+        match line {
+            Line::Requirement(text) => {
+                let requirement =
+                    text.parse().map_err(|error| Usage(format!("{}: {error}", file.display())))?;
+                if constrain { &mut into.constraints } else { &mut into.requirements }.push(requirement);
+            }
+            Line::Requirements(other) => {
+                notes.extend(read_file(&folder.join(other), constrain, device, into, depth + 1)?);
+            }
+            Line::Constraints(other) => {
+                notes.extend(read_file(&folder.join(other), true, device, into, depth + 1)?);
+            }
+            Line::PreReleases => into.prereleases = true,
+            Line::Ignored(option) => notes.push(format!("{}: {option} is ignored", file.display())),
+        }
+    }
+    Ok(notes)
 }

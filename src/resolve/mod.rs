@@ -15,21 +15,27 @@
 mod candidate;
 mod derivation;
 mod known;
+mod lock;
 mod markers;
 mod nearest;
 mod provider;
 mod range;
 mod report;
 mod requirement;
+mod requirements_file;
+mod rows;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use candidate::{Candidate, Index, Lookup, Metadata, NotMetadata};
+pub use lock::{Lock, LockError, json, pylock, requirements_txt};
 pub use markers::{Environment, Marker, Missing, NotAMarker, Variable};
 pub use report::{Cause, CauseKind, Explanation};
 pub use requirement::{NotARequirement, Requirement};
+pub use requirements_file::{BadLine, Line, read_requirements};
+pub use rows::{KnownFile, resolve_rows};
 pub use target::Target;
 
 use known::Known;
@@ -235,7 +241,7 @@ fn assemble<I: Index>(
             .filter(|other| other != name)
             .collect();
         if requested.contains(name) {
-            resolution.notes.extend(report::passed_over(&project, offer));
+            resolution.notes.extend(report::passed_over(&project, &asked.range(name), offer));
         }
         resolution.packages.push(Pinned {
             candidate: offer.candidate.clone(),

@@ -66,6 +66,16 @@ impl Asked {
             .fold(Ranges::full(), |range, constraint| range.intersection(&range_of(&constraint.specifiers)))
     }
 
+    /// What the request asks of a project, constraints included.
+    pub(super) fn range(&self, name: &ProjectName) -> Ranges<Pick> {
+        self.requirements
+            .iter()
+            .filter(|requirement| requirement.project == *name)
+            .fold(self.constrained(name), |range, requirement| {
+                range.intersection(&range_of(&requirement.specifiers))
+            })
+    }
+
     /// Versions of a project that the request pins by `==`, so that they may be yanked (PEP 592).
     pub(super) fn pinned(&self, name: &ProjectName) -> Ranges<Pick> {
         let constraints = self.constraints.get(name).into_iter().flatten();

@@ -131,7 +131,7 @@ pub(super) fn explain<I: Index>(
 }
 
 /// A vendor's pre-release that is newer than the final release which was taken instead.
-pub(super) fn passed_over(project: &Project, chosen: &Offer) -> Option<String> {
+pub(super) fn passed_over(project: &Project, asked: &Ranges<Pick>, chosen: &Offer) -> Option<String> {
     if chosen.candidate.version.any_prerelease() {
         return None;
     }
@@ -141,7 +141,10 @@ pub(super) fn passed_over(project: &Project, chosen: &Offer) -> Option<String> {
         .filter(|offer| offer.unfit.is_none() && offer.candidate.yanked.is_none())
         .find(|offer| {
             let version = &offer.candidate.version;
-            version.any_prerelease() && version.is_local() && *version > chosen.candidate.version
+            version.any_prerelease()
+                && version.is_local()
+                && *version > chosen.candidate.version
+                && asked.contains(&offer.pick)
         })
         .map(|offer| {
             format!(
