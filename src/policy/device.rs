@@ -27,6 +27,11 @@ impl Version {
     pub fn minor(&self) -> u32 {
         self.0.get(1).copied().unwrap_or(0)
     }
+
+    /// The first two numbers: of CUDA 12.6.68, the release 12.6.
+    pub fn release(&self) -> (u32, u32) {
+        (self.major(), self.minor())
+    }
 }
 
 impl FromStr for Version {
@@ -124,4 +129,7 @@ pub struct DeviceProfile {
     pub platform_tags: Vec<String>,
     /// Shared libraries that the system brings.
     pub sonames: BTreeSet<String>,
+    /// The L4T release for which this profile stands in, as the nearest that the tables know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<String>,
 }

@@ -107,9 +107,7 @@ impl WheelFilename {
 
     /// The pairs of python tag and ABI tag, in the order of the name.
     pub fn interpreters(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.python
-            .iter()
-            .flat_map(|python| self.abi.iter().map(move |abi| (python.as_str(), abi.as_str())))
+        self.python.iter().flat_map(|python| self.abi.iter().map(move |abi| (python.as_str(), abi.as_str())))
     }
 }
 
@@ -117,8 +115,7 @@ impl FromStr for WheelFilename {
     type Err = NotAWheelFilename;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse(text)
-            .map_err(|kind| NotAWheelFilename { file: text.chars().take(LONGEST).collect(), kind })
+        parse(text).map_err(|kind| NotAWheelFilename { file: text.chars().take(LONGEST).collect(), kind })
     }
 }
 
@@ -148,7 +145,8 @@ fn parse(text: &str) -> Result<WheelFilename, FilenameErrorKind> {
         return Err(no_version());
     }
     let parsed = version.parse().map_err(|_| no_version())?;
-    let build = build.map(|build| parse_build(build).ok_or_else(|| Kind::Build(build.to_owned()))).transpose()?;
+    let build =
+        build.map(|build| parse_build(build).ok_or_else(|| Kind::Build(build.to_owned()))).transpose()?;
     let python = tag_set(python, "python")?;
     if let Some(found) = python.iter().find(|tag| tag.starts_with(|first: char| first.is_ascii_digit())) {
         return Err(Kind::Tag { part: "python", found: found.clone() });

@@ -209,7 +209,9 @@ mod tests {
 
     #[test]
     fn expands_the_tags_of_wheel() {
-        let tags = wheel_tags(b"Wheel-Version: 1.0\nTag: py2.py3-none-any\nTag: cp310-cp310-linux_aarch64\nTag: x\n");
+        let tags = wheel_tags(
+            b"Wheel-Version: 1.0\nTag: py2.py3-none-any\nTag: cp310-cp310-linux_aarch64\nTag: x\n",
+        );
         assert_eq!(tags, ["py2-none-any", "py3-none-any", "cp310-cp310-linux_aarch64"]);
     }
 

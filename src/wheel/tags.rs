@@ -9,8 +9,11 @@ const NO_MALLOC_FLAG: u16 = 8;
 const STABLE_ABI: u16 = 2;
 
 /// Old names of manylinux platforms, by glibc version (PEP 600): those that exist for any architecture of interest.
-const LEGACY: [(&str, &str); 3] =
-    [("manylinux_2_17_", "manylinux2014_"), ("manylinux_2_12_", "manylinux2010_"), ("manylinux_2_5_", "manylinux1_")];
+const LEGACY: [(&str, &str); 3] = [
+    ("manylinux_2_17_", "manylinux2014_"),
+    ("manylinux_2_12_", "manylinux2010_"),
+    ("manylinux_2_5_", "manylinux1_"),
+];
 
 /// The tags that an installer accepts, as `packaging.tags` orders them for CPython.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,9 +59,8 @@ impl SupportedTags {
             native.push((own.clone(), "abi3".to_owned()));
         }
         native.push((own.clone(), none()));
-        native.extend(
-            (STABLE_ABI..minor).rev().map(|older| (format!("cp{major}{older}"), "abi3".to_owned())),
-        );
+        native
+            .extend((STABLE_ABI..minor).rev().map(|older| (format!("cp{major}{older}"), "abi3".to_owned())));
         let mut generic = vec![format!("py{major}{minor}"), format!("py{major}")];
         generic.extend((0..minor).rev().map(|older| format!("py{major}{older}")));
         native.extend(generic.iter().map(|python| (python.clone(), none())));
@@ -66,9 +68,7 @@ impl SupportedTags {
         let mut platforms = Vec::with_capacity(platform_tags.len());
         for tag in platform_tags {
             platforms.push(tag.clone());
-            let old = LEGACY
-                .iter()
-                .find_map(|(new, old)| Some(format!("{old}{}", tag.strip_prefix(new)?)));
+            let old = LEGACY.iter().find_map(|(new, old)| Some(format!("{old}{}", tag.strip_prefix(new)?)));
             platforms.extend(old.filter(|old| !platform_tags.contains(old)));
         }
         let mut pure = vec![own];
