@@ -1,13 +1,15 @@
 //! `jetwheel resolve`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
 
 use super::{Answer, Context, Format, Usage};
 use crate::policy::{DeviceProfile, Policy, judge};
+use crate::resolve::closure::{Abi, Wheel, closure_by};
 use crate::resolve::{
     Explanation, Failure, KnownFile, Line, Lock, LockError, Request, Resolution, Target, json, pylock,
     read_requirements, requirements_txt, resolve_rows,
@@ -118,7 +120,7 @@ fn is_other_device(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(LockError::OtherDevice { .. }))
 }
 
-/// Resolves over what the store knows, each file judged for the device.
+/// Resolves over what the store knows, each file judged for the device, and all of them together.
 fn resolve_in(
     store: &Store,
     policy: &Policy,
@@ -126,30 +128,57 @@ fn resolve_in(
     request: &Request,
     base_url: &str,
 ) -> Result<Resolution, Failure<store::Error>> {
-    let mut cache: HashMap<ProjectName, Vec<KnownFile>> = HashMap::new();
-    resolve_rows(request, device, base_url, |project| {
-        if let Some(known) = cache.get(project) {
-            return Ok(known.clone());
+    let known = known_files(store, policy, device, request).map_err(Failure::Index)?;
+    resolve_rows(request, device, base_url, |project| Ok(known.get(project).cloned().unwrap_or_default()))
+}
+
+/// The known files of all projects that a request may reach.
+fn known_files(
+    store: &Store,
+    policy: &Policy,
+    device: &DeviceProfile,
+    request: &Request,
+) -> Result<HashMap<ProjectName, Vec<KnownFile>>, store::Error> {
+    let mut reached: BTreeSet<ProjectName> = BTreeSet::new();
+    let mut queue: Vec<ProjectName> =
+        request.requirements.iter().map(|requirement| requirement.project.clone()).collect();
+    let (mut wheels, mut rows) = (Vec::new(), Vec::new());
+    while let Some(project) = queue.pop() {
+        if !reached.insert(project.clone()) {
+            continue;
         }
-        let files: Vec<KnownFile> = store
-            .rows(project)?
-            .into_iter()
-            .map(|row| {
-                let judgement = judge(&row.facts, device, policy);
-                KnownFile {
-                    listed: policy.lists(project, judgement.verdict),
-                    judgement,
-                    facts: row.facts,
-                    held: row.held,
-                    yanked: row.provenance.yanked,
-                    upstream: row.provenance.upstream,
-                    upload_time: row.provenance.upload_time,
-                }
-            })
-            .collect();
-        cache.insert(project.clone(), files.clone());
-        Ok(files)
-    })
+        for row in store.rows(&project)? {
+            let named = row.facts.requires_dist.iter().filter_map(|text| named_project(text));
+            queue.extend(named.filter(|name| !reached.contains(name)));
+            let judgement = judge(&row.facts, device, policy);
+            wheels.push(Wheel { facts: Arc::clone(&row.facts), judgement, abi: Abi::default() });
+            rows.push((project.clone(), row));
+        }
+    }
+    for (at, judgement) in closure_by(&wheels, device, policy) {
+        wheels[at].judgement = judgement;
+    }
+    let mut known: HashMap<ProjectName, Vec<KnownFile>> = HashMap::new();
+    for (wheel, (project, row)) in wheels.into_iter().zip(rows) {
+        let file = KnownFile {
+            listed: policy.lists(&project, wheel.judgement.verdict),
+            judgement: wheel.judgement,
+            facts: row.facts,
+            held: row.held,
+            abi: wheel.abi,
+            yanked: row.provenance.yanked,
+            upstream: row.provenance.upstream,
+            upload_time: row.provenance.upload_time,
+        };
+        known.entry(project).or_default().push(file);
+    }
+    Ok(known)
+}
+
+/// The project that a requirement names.
+fn named_project(requirement: &str) -> Option<ProjectName> {
+    let end = requirement.find(|letter: char| !(letter.is_ascii_alphanumeric() || "-_.".contains(letter)));
+    requirement[..end.unwrap_or(requirement.len())].parse().ok()
 }
 
 /// Other device profiles for which the request has an answer.

@@ -19,7 +19,7 @@ use pep440_rs::Version;
 use super::range::{Pick, range_of};
 use super::requirement::Requirement;
 use super::target::Target;
-use crate::policy::{Code, DeviceProfile, Judgement, Note, NoteCode, Reason, Verdict};
+use crate::policy::{Code, DeviceProfile, Judgement, Note, NoteCode, Policy, Reason, Verdict};
 use crate::wheel::{Facts, ProjectName};
 
 /// Most rounds; each refuses at least one wheel, and a real chain of pins is some five long.
@@ -62,6 +62,16 @@ impl std::fmt::Debug for Rules<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("Rules")
     }
+}
+
+/// [`closure`] by the rules of a policy.
+pub fn closure_by(wheels: &[Wheel], device: &DeviceProfile, policy: &Policy) -> Vec<(usize, Judgement)> {
+    let rules = Rules {
+        requires_gpu: &|project| policy.requires_gpu(project),
+        is_auxiliary: &|project| policy.is_auxiliary(project),
+        lists: &|project, verdict| policy.lists(project, verdict),
+    };
+    closure(wheels, device, rules)
 }
 
 /// The judgements that change when all known wheels of a device are looked at together, by place in `wheels`.

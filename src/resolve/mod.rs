@@ -36,7 +36,7 @@ pub use markers::{Environment, Marker, Missing, NotAMarker, Variable};
 pub use report::{Cause, CauseKind, Explanation};
 pub use requirement::{NotARequirement, Requirement};
 pub use requirements_file::{BadLine, Line, read_requirements};
-pub use rows::{KnownFile, resolve_rows};
+pub use rows::{KnownFile, request_conflicts, resolve_rows};
 pub use target::Target;
 
 use known::Known;

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod choice;
+mod device_cases;
 mod explanations;
 mod scenarios;
 mod universes;
