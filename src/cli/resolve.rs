@@ -1,13 +1,15 @@
 //! `jetwheel resolve`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
 
 use super::{Answer, Context, Format, Usage};
 use crate::policy::{DeviceProfile, Policy, judge};
+use crate::resolve::closure::{Abi, Wheel, closure_by};
 use crate::resolve::{
     Explanation, Failure, KnownFile, Line, Lock, LockError, Request, Resolution, Target, json, pylock,
     read_requirements, requirements_txt, resolve_rows,
@@ -65,9 +67,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     let policy = context.policy()?;
     let Some(device) = policy.device(&arguments.device) else {
         let nearest = policy.nearest(&arguments.device).join(", ");
-        return Err(
-            Usage(format!("no device profile {:?}; nearest known: {nearest}", arguments.device)).into()
-        );
+        return Err(Usage(format!("no device profile {:?}; nearest known: {nearest}", arguments.device)).into());
     };
     let mut request = Request { prereleases: arguments.pre, ..Request::default() };
     for text in &arguments.wanted {
@@ -120,7 +120,7 @@ fn is_other_device(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(LockError::OtherDevice { .. }))
 }
 
-/// Resolves over what the store knows, each file judged for the device.
+/// Resolves over what the store knows, each file judged for the device, and all of them together.
 fn resolve_in(
     store: &Store,
     policy: &Policy,
@@ -128,30 +128,57 @@ fn resolve_in(
     request: &Request,
     base_url: &str,
 ) -> Result<Resolution, Failure<store::Error>> {
-    let mut cache: HashMap<ProjectName, Vec<KnownFile>> = HashMap::new();
-    resolve_rows(request, device, base_url, |project| {
-        if let Some(known) = cache.get(project) {
-            return Ok(known.clone());
+    let known = known_files(store, policy, device, request).map_err(Failure::Index)?;
+    resolve_rows(request, device, base_url, |project| Ok(known.get(project).cloned().unwrap_or_default()))
+}
+
+/// The known files of all projects that a request may reach.
+fn known_files(
+    store: &Store,
+    policy: &Policy,
+    device: &DeviceProfile,
+    request: &Request,
+) -> Result<HashMap<ProjectName, Vec<KnownFile>>, store::Error> {
+    let mut reached: BTreeSet<ProjectName> = BTreeSet::new();
+    let mut queue: Vec<ProjectName> =
+        request.requirements.iter().map(|requirement| requirement.project.clone()).collect();
+    let (mut wheels, mut rows) = (Vec::new(), Vec::new());
+    while let Some(project) = queue.pop() {
+        if !reached.insert(project.clone()) {
+            continue;
         }
-        let files: Vec<KnownFile> = store
-            .rows(project)?
-            .into_iter()
-            .map(|row| {
-                let judgement = judge(&row.facts, device, policy);
-                KnownFile {
-                    listed: policy.lists(project, judgement.verdict),
-                    judgement,
-                    facts: row.facts,
-                    held: row.held,
-                    yanked: row.provenance.yanked,
-                    upstream: row.provenance.upstream,
-                    upload_time: row.provenance.upload_time,
-                }
-            })
-            .collect();
-        cache.insert(project.clone(), files.clone());
-        Ok(files)
-    })
+        for row in store.rows(&project)? {
+            let named = row.facts.requires_dist.iter().filter_map(|text| named_project(text));
+            queue.extend(named.filter(|name| !reached.contains(name)));
+            let judgement = judge(&row.facts, device, policy);
+            wheels.push(Wheel { facts: Arc::clone(&row.facts), judgement, abi: Abi::default() });
+            rows.push((project.clone(), row));
+        }
+    }
+    for (at, judgement) in closure_by(&wheels, device, policy) {
+        wheels[at].judgement = judgement;
+    }
+    let mut known: HashMap<ProjectName, Vec<KnownFile>> = HashMap::new();
+    for (wheel, (project, row)) in wheels.into_iter().zip(rows) {
+        let file = KnownFile {
+            listed: policy.lists(&project, wheel.judgement.verdict),
+            judgement: wheel.judgement,
+            facts: row.facts,
+            held: row.held,
+            abi: wheel.abi,
+            yanked: row.provenance.yanked,
+            upstream: row.provenance.upstream,
+            upload_time: row.provenance.upload_time,
+        };
+        known.entry(project).or_default().push(file);
+    }
+    Ok(known)
+}
+
+/// The project that a requirement names.
+fn named_project(requirement: &str) -> Option<ProjectName> {
+    let end = requirement.find(|letter: char| !(letter.is_ascii_alphanumeric() || "-_.".contains(letter)));
+    requirement[..end.unwrap_or(requirement.len())].parse().ok()
 }
 
 /// Other device profiles for which the request has an answer.
@@ -176,9 +203,7 @@ fn print(
     match output {
         Some(Output::Json) => context.console.print_json(&json(resolution, &device.id))?,
         Some(Output::Pylock) => context.console.print(pylock(resolution, &target, &index_url))?,
-        Some(Output::Requirements) => {
-            context.console.print(requirements_txt(resolution, &target, &index_url))?
-        }
+        Some(Output::Requirements) => context.console.print(requirements_txt(resolution, &target, &index_url))?,
         None => {
             let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or_default();
             let packages = &resolution.packages;
@@ -249,9 +274,7 @@ fn read_file(
     depth: usize,
 ) -> anyhow::Result<Vec<String>> {
     if depth > DEEPEST_FILES {
-        return Err(
-            Usage(format!("{}: requirements files name each other too deeply", file.display())).into()
-        );
+        return Err(Usage(format!("{}: requirements files name each other too deeply", file.display())).into());
     }
     let text = fs_err::read_to_string(file).map_err(|error| Usage(error.to_string()))?;
     let mut notes = Vec::new();
@@ -263,14 +286,11 @@ fn read_file(
             }
             Err(error) => {
                 let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
-                return Err(
-                    Usage(format!("{}: {error}{}", file.display(), source.unwrap_or_default())).into()
-                );
+                return Err(Usage(format!("{}: {error}{}", file.display(), source.unwrap_or_default())).into());
             }
         };
         for pin in lock.pins {
-            into.requirements
-                .push(pin.parse().map_err(|error| Usage(format!("{}: {error}", file.display())))?);
+            into.requirements.push(pin.parse().map_err(|error| Usage(format!("{}: {error}", file.display())))?);
         }
         return Ok(notes);
     }

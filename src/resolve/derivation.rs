@@ -17,7 +17,7 @@ const MOST_NODES: usize = 20_000;
 #[derive(Debug, Clone)]
 pub(super) enum Fact {
     /// Wheels of a package need wheels of another.
-    Needs { owner: Package, picks: Ranges<Pick>, needed: Package, range: Ranges<Pick> },
+    Needs { owner: Package, picks: Ranges<Pick>, needed: Package },
     /// No usable wheel of a package lies in a range.
     NoWheel { package: Package, range: Ranges<Pick> },
     /// Wheels of a package cannot be used.
@@ -50,12 +50,11 @@ pub(super) fn facts(derivation: &Derivation) -> Vec<Fact> {
                     .or_default()
                     .push(Fact::NoWheel { package: package.clone(), range: range.clone() });
             }
-            DerivationTree::External(External::FromDependencyOf(owner, picks, package, range)) => {
+            DerivationTree::External(External::FromDependencyOf(owner, picks, package, _)) => {
                 by_package.entry(owner).or_default().push(Fact::Needs {
                     owner: owner.clone(),
                     picks: picks.clone(),
                     needed: package.clone(),
-                    range: range.clone(),
                 });
                 needed.entry(owner).or_default().push(package);
             }

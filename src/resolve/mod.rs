@@ -13,6 +13,7 @@
 //! - A requirement of a URL is an error in a request, and makes a wheel that states one unusable.
 
 mod candidate;
+pub mod closure;
 mod derivation;
 mod known;
 mod lock;
@@ -35,7 +36,7 @@ pub use markers::{Environment, Marker, Missing, NotAMarker, Variable};
 pub use report::{Cause, CauseKind, Explanation};
 pub use requirement::{NotARequirement, Requirement};
 pub use requirements_file::{BadLine, Line, read_requirements};
-pub use rows::{KnownFile, resolve_rows};
+pub use rows::{KnownFile, request_conflicts, resolve_rows};
 pub use target::Target;
 
 use known::Known;
@@ -62,13 +63,16 @@ pub struct Request {
 pub struct Limits {
     /// Decisions of the solver. A set of 300 projects takes some 1,000.
     pub steps: u32,
+    /// Decisions on a project that had been decided before. What the solver learns by each makes the next one slower, so this
+    /// is what bounds time and memory of an entangled request.
+    pub backtracks: u32,
     /// Wheels whose names are read.
     pub candidates: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps: 20_000, candidates: 200_000 }
+        Self { steps: 20_000, backtracks: 3_000, candidates: 200_000 }
     }
 }
 
@@ -78,6 +82,9 @@ pub enum Limit {
     /// Too many decisions.
     #[error("no answer after {0} steps: the request is too entangled; pin some of the projects in it")]
     Steps(u32),
+    /// Too many decisions taken back.
+    #[error("no answer after {0} decisions were taken back: the request is too entangled; pin some of the projects in it")]
+    Backtracks(u32),
     /// Too many wheels.
     #[error("more than {0} wheels would have to be read; ask for fewer projects")]
     Candidates(usize),

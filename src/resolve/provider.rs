@@ -96,6 +96,7 @@ pub(super) struct Provider<'k, 'a, I: Index> {
     found: RefCell<HashMap<Package, u32>>,
     last: RefCell<HashMap<ProjectName, Pick>>,
     steps: Cell<u32>,
+    backtracks: Cell<u32>,
 }
 
 impl<'k, 'a, I: Index> Provider<'k, 'a, I> {
@@ -107,6 +108,7 @@ impl<'k, 'a, I: Index> Provider<'k, 'a, I> {
             found: RefCell::default(),
             last: RefCell::default(),
             steps: Cell::new(0),
+            backtracks: Cell::new(0),
         }
     }
 
@@ -199,8 +201,13 @@ impl<I: Index> DependencyProvider for Provider<'_, '_, I> {
             Package::Root => Ok(Some(Pick::root())),
             Package::Project(name) => {
                 let best = self.best(name, range)?;
-                if let Some(pick) = &best {
-                    self.last.borrow_mut().insert(name.clone(), pick.clone());
+                if let Some(pick) = &best
+                    && self.last.borrow_mut().insert(name.clone(), pick.clone()).is_some()
+                {
+                    self.backtracks.set(self.backtracks.get().saturating_add(1));
+                    if self.backtracks.get() > self.known.limits.backtracks {
+                        return Err(Abort::Limit(Limit::Backtracks(self.known.limits.backtracks)));
+                    }
                 }
                 Ok(best)
             }

@@ -100,7 +100,9 @@ pub(super) fn pins(specifier: &VersionSpecifier) -> bool {
 fn one(specifier: &VersionSpecifier) -> Ranges<Pick> {
     let version = specifier.version();
     match specifier.operator() {
-        Operator::Equal | Operator::ExactEqual => exactly(version),
+        Operator::Equal => exactly(version),
+        // `===1.1` compares as text: no local label is added.
+        Operator::ExactEqual => labelled(version),
         Operator::NotEqual => exactly(version).complement(),
         Operator::EqualStar => prefix(version),
         Operator::NotEqualStar => prefix(version).complement(),
@@ -136,11 +138,16 @@ fn one(specifier: &VersionSpecifier) -> Ranges<Pick> {
 
 fn exactly(version: &Version) -> Ranges<Pick> {
     if version.is_local() {
-        let local = Edge::At(version.local().to_vec());
-        Ranges::between(Pick::edge(version, local.clone(), false), Pick::edge(version, local, true))
+        labelled(version)
     } else {
         Ranges::from_range_bounds(Pick::below(version)..=Pick::above(version))
     }
+}
+
+/// A version with just the local label that it has, or with none.
+fn labelled(version: &Version) -> Ranges<Pick> {
+    let local = Edge::At(version.local().to_vec());
+    Ranges::between(Pick::edge(version, local.clone(), false), Pick::edge(version, local, true))
 }
 
 /// `==1.2.*`: everything whose release begins so, pre-releases included.
@@ -166,6 +173,7 @@ mod tests {
             ("==2.4.0+cu126", "2.4.0", false),
             ("==2.4.0+cu126", "2.4.0+cu126", true),
             ("==2.4.0", "2.4.0.post1", false),
+            ("===2.4.0", "2.4.0+cu126", false),
             ("!=2.4.0", "2.4.0+cu126", false),
             ("<=2.4.0", "2.4.0+cu126", true),
             ("<2.4.0", "2.4.0a1", false),

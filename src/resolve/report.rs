@@ -60,8 +60,10 @@ pub struct Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CauseKind {
-    /// A wheel, or the request, needs another project.
+    /// A wheel needs another project.
     Needs,
+    /// The request contradicts itself.
+    Conflict,
     /// A constraint limits a project.
     Constraint,
     /// The project is not known.
@@ -182,6 +184,7 @@ impl<I: Index> Teller<'_, '_, I> {
             if let Fact::Needs { owner, needed, .. } = fact
                 && told_pair(&facts, fact)
             {
+                self.contradiction(owner, needed);
                 self.needs(owner, needed, &facts)?;
             }
         }
@@ -204,6 +207,19 @@ impl<I: Index> Teller<'_, '_, I> {
 
     fn push(&mut self, kind: CauseKind, project: &ProjectName, files: Vec<String>, text: String) {
         self.causes.push(Cause { kind, project: Some(project.clone()), files, reason: None, text });
+    }
+
+    /// Tells that the request contradicts itself.
+    fn contradiction(&mut self, owner: &Package, needed: &Package) {
+        let (Package::Root, Some(name)) = (owner, needed.project()) else { return };
+        if !self.asked.range(name).is_empty() {
+            return;
+        }
+        let asked = self.stated(owner, &Ranges::full(), name);
+        let constraints = self.asked.constraints.get(name).into_iter().flatten().cloned();
+        let texts: Vec<String> = asked.into_iter().chain(constraints).map(|one| one.short()).collect();
+        let text = format!("No version can be {} at once.", listed(&texts, "and"));
+        self.push(CauseKind::Conflict, name, Vec::new(), text);
     }
 
     fn constraints(&mut self, name: &ProjectName) {

@@ -4,11 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::candidate::{Candidate, Index, Lookup, Metadata};
+use super::closure::Abi;
+use super::range::{Pick, range_of};
+use super::requirement::Requirement;
 use super::target::Target;
 use super::{Failure, Request, Resolution, resolve};
 use crate::digest::Sha256;
 use crate::policy::{Code, DeviceProfile, Judgement, Reason};
 use crate::wheel::{Facts, ProjectName, SupportedTags, WheelFilename};
+
+/// What a wheel that was compiled against the C API of NumPy 1 needs, whatever its `Requires-Dist` says: NumPy 2 runs none
+/// such (NumPy 2.0 release notes, "ABI break").
+const NUMPY_1: &str = "numpy<2";
+
+/// The same as the text of the requirement, so that it can be told from a stated one.
+const NUMPY_1_TEXT: &str = "numpy<2 (compiled against the C API of NumPy 1)";
 
 /// A known file, with what a device profile and the policy say of it.
 #[derive(Debug, Clone)]
@@ -21,6 +31,8 @@ pub struct KnownFile {
     pub listed: bool,
     /// Whether its bytes are there.
     pub held: bool,
+    /// What it was compiled against.
+    pub abi: Abi,
     /// Whether, and why, it was yanked.
     pub yanked: Option<String>,
     /// Name of the upstream.
@@ -51,7 +63,7 @@ struct Rows<F> {
     lookup: F,
     tags: SupportedTags,
     files_url: String,
-    facts: HashMap<(String, Option<Sha256>), (Arc<Facts>, bool)>,
+    facts: HashMap<(String, Option<Sha256>), (Arc<Facts>, bool, Abi)>,
 }
 
 impl<F, E> Index for Rows<F>
@@ -67,7 +79,7 @@ where
     }
 
     fn metadata(&mut self, candidate: &Candidate) -> Result<Lookup, E> {
-        let Some((facts, held)) = self.facts.get(&(candidate.file.clone(), candidate.sha256)) else {
+        let Some((facts, held, abi)) = self.facts.get(&(candidate.file.clone(), candidate.sha256)) else {
             return Ok(Lookup::Unusable("it is not known any more".to_owned()));
         };
         if !held {
@@ -75,7 +87,10 @@ where
         }
         let requires_python = facts.requires_python.as_deref();
         Ok(match Metadata::parse(&facts.requires_dist, requires_python, &facts.provides_extra) {
-            Ok(metadata) => Lookup::Metadata(Arc::new(metadata)),
+            Ok(mut metadata) => {
+                metadata.requires_dist.extend(implied(abi));
+                Lookup::Metadata(Arc::new(metadata))
+            }
             Err(error) => Lookup::Unusable(match std::error::Error::source(&error) {
                 Some(source) => format!("{error}: {source}"),
                 None => error.to_string(),
@@ -93,7 +108,7 @@ impl<F> Rows<F> {
             None => not_listed(&file.judgement.verdict.to_string()),
         });
         let facts = file.facts;
-        self.facts.insert((facts.file.clone(), Some(facts.sha256)), (Arc::clone(&facts), file.held));
+        self.facts.insert((facts.file.clone(), Some(facts.sha256)), (Arc::clone(&facts), file.held, file.abi));
         Some(Candidate {
             project: project.clone(),
             version_text: facts.version.clone().unwrap_or_else(|| name.version_text().to_owned()),
@@ -111,6 +126,69 @@ impl<F> Rows<F> {
             refused,
         })
     }
+}
+
+/// What being compiled against something asks for.
+fn implied(abi: &Abi) -> Vec<Requirement> {
+    let mut implied: Vec<Requirement> = abi.built_against.iter().cloned().collect();
+    if abi.numpy == Some(1)
+        && let Ok(numpy) = NUMPY_1.parse::<Requirement>()
+    {
+        implied.push(Requirement { text: NUMPY_1_TEXT.to_owned(), ..numpy });
+    }
+    implied
+}
+
+/// Why files that fit the device do not fit a request: by place in `files`.
+///
+/// A file fits if it satisfies what the request and the wheels of its answer ask of the project. Files of projects that the
+/// answer does not hold are not looked at.
+pub fn request_conflicts(
+    request: &Request,
+    resolution: Option<&Resolution>,
+    device: &DeviceProfile,
+    files: &[KnownFile],
+) -> Vec<(usize, Reason)> {
+    let target = Target::of(device);
+    let chosen = resolution.into_iter().flat_map(|resolution| &resolution.packages);
+    let asked: Vec<(String, &Requirement)> = request
+        .requirements
+        .iter()
+        .chain(&request.constraints)
+        .map(|requirement| ("the request".to_owned(), requirement))
+        .chain(chosen.flat_map(|package| {
+            let owner = format!("{} {}", package.candidate.project, package.candidate.version_text);
+            package.metadata.requires_dist.iter().map(move |requirement| (owner.clone(), requirement))
+        }))
+        .filter(|(_, requirement)| requirement.applies(&target.environment, None) == Ok(true))
+        .collect();
+    let mut conflicts = Vec::new();
+    for (at, file) in files.iter().enumerate().filter(|(_, file)| file.listed) {
+        let Some(project) = &file.facts.project else { continue };
+        let Ok(name) = file.facts.file.parse::<WheelFilename>() else { continue };
+        let pick = Pick::wheel(&name.version, 0);
+        let broken = asked.iter().find(|(_, requirement)| {
+            requirement.project == *project && !range_of(&requirement.specifiers).contains(&pick)
+        });
+        let Some((owner, requirement)) = broken else { continue };
+        let numpy = requirement.text == NUMPY_1_TEXT;
+        conflicts.push((
+            at,
+            Reason {
+                code: if numpy { Code::NumpyAbi } else { Code::SpecConflict },
+                member: None,
+                found: vec![format!("{project} {}", name.version_text())],
+                wanted: vec![requirement.short()],
+                text: if numpy {
+                    format!("{owner} was compiled against the C API of NumPy 1, which NumPy 2 does not have")
+                } else {
+                    format!("fits the device, but {owner} asks for {}", requirement.short())
+                },
+                remedy: format!("use {}", requirement.short()),
+            },
+        ));
+    }
+    conflicts
 }
 
 /// A verdict that the index does not list, though no reason was given with it.

@@ -304,7 +304,7 @@ fn speaks_of_drivers_without_forcing_variables() {
 }
 
 /// The policy of a reported case, with its device `case`, through the files that a site would write.
-fn policy_of(case: &Value) -> Policy {
+pub(crate) fn policy_of(case: &Value) -> Policy {
     let facts = &case["device_facts"];
     let quoted = |value: &Value| value.to_string();
     let sm = facts["sm"].as_str().unwrap().strip_prefix("sm_").unwrap();
@@ -355,7 +355,7 @@ fn policy_of(case: &Value) -> Policy {
 }
 
 /// A candidate of a reported case, as facts: all its images in each fatbinary of one library.
-fn candidate(row: &Value) -> Facts {
+pub(crate) fn candidate(row: &Value) -> Facts {
     let mut facts = named(row["filename"].as_str().unwrap());
     let stated = &row["facts"];
     let text = |key: &str| stated[key].as_str().map(str::to_owned);
