@@ -7,6 +7,7 @@ mod advisory;
 mod compiler;
 mod cuda_runtime;
 mod damage;
+mod detect;
 mod device;
 mod glibc;
 mod gpu_build;
@@ -27,6 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 pub use advisory::{Action, Advisory};
+pub use detect::{Detection, DetectionNote, Evidence, SystemFiles, detect, detect_jetson_release};
 pub use device::{DeviceProfile, NotAVersion, Stack, Version};
 pub use pattern::Pattern;
 pub use verdict::{Code, Judgement, Note, NoteCode, Reason, Verdict};
