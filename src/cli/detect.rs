@@ -33,24 +33,21 @@ pub struct Arguments {
     /// Folder with the system to look at: a mounted image, or a container's root
     #[arg(long, value_name = "DIR", default_value = "/", conflicts_with = "jetson_release")]
     root: PathBuf,
-    /// Output of jetson_release -v, in a file or (-) on standard input
+    /// Output of `jetson_release -v`, in a file or (-) on standard input
     #[arg(long, value_name = "FILE")]
     jetson_release: Option<PathBuf>,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let policy = context.policy()?;
-    let detection = match &arguments.jetson_release {
-        Some(file) => detect_jetson_release(&pasted(file, context)?, &policy),
-        None => {
-            let root = context.path(&arguments.root);
-            if !root.is_dir() {
-                return Err(
-                    Usage(format!("{}: no such folder; --root names a folder", root.display())).into()
-                );
-            }
-            detect(&read_system(&root), &policy)
+    let detection = if let Some(file) = &arguments.jetson_release {
+        detect_jetson_release(&pasted(file, context)?, &policy)
+    } else {
+        let root = context.path(&arguments.root);
+        if !root.is_dir() {
+            return Err(Usage(format!("{}: no such folder; --root names a folder", root.display())).into());
         }
+        detect(&read_system(&root), &policy)
     };
     match context.format {
         Format::Json => context.console.print_json(&detection)?,
@@ -60,13 +57,11 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
 }
 
 fn print(detection: &Detection, context: &mut Context) -> io::Result<()> {
-    match &detection.device {
-        Some(device) => context.console.print(format_args!("{device}\n"))?,
-        None => context.console.print(
-            "no Jetson profile: neither the device tree nor the release files name a known chip and release\n\
-             Arm servers have profiles too, chosen by hand: see jetwheel devices\n",
-        )?,
-    }
+    let answer = detection.device.as_deref().unwrap_or(
+        "no Jetson profile: neither the device tree nor the release files name a known chip and release\n\
+         Arm servers have profiles too, chosen by hand: see jetwheel devices",
+    );
+    context.console.print(format_args!("{answer}\n"))?;
     for evidence in &detection.evidence {
         context.console.print(format_args!("  {}: {}\n", evidence.source, evidence.found))?;
     }

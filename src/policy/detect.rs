@@ -171,7 +171,7 @@ fn socs() -> impl DoubleEndedIterator<Item = &'static Soc> {
     TABLES.socs.iter()
 }
 
-/// An Orin Nano is an Orin: later SoCs are tried first.
+/// An Orin Nano is an Orin: later chips are tried first.
 fn soc_by_words(model: &str) -> Option<&'static Soc> {
     let model = model.to_ascii_lowercase();
     socs().rev().find(|soc| soc.words.iter().any(|word| model.contains(word.as_str())))
@@ -192,7 +192,7 @@ fn soc_by_capability(capability: &str) -> Option<&'static Soc> {
     socs().find(|soc| TABLES.chips.same(soc.compute_capability, capability))
 }
 
-/// Entries end in NUL, most specific first; the SoC may stand anywhere behind the boards.
+/// Entries end in NUL, most specific first; the chip may stand anywhere behind the boards.
 fn read_compatible(bytes: &[u8], said: &mut Said) {
     let source = "/proc/device-tree/compatible";
     let entries: Vec<String> =

@@ -126,7 +126,7 @@ impl Policy {
         self.devices.get(*self.by_id.get(id)?)
     }
 
-    /// All profiles, by SoC and release.
+    /// All profiles, by chip and release.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceProfile> {
         self.devices.iter()
     }
@@ -250,12 +250,11 @@ pub fn judge(facts: &Facts, device: &DeviceProfile, policy: &Policy) -> Judgemen
     let gpu = policy.gpu(device);
     let driver_cuda = driver_cuda(device);
     let own;
-    let tags = match policy.tags(device) {
-        Some(tags) => tags,
-        None => {
-            own = DeviceTags::of(device);
-            &own
-        }
+    let tags = if let Some(tags) = policy.tags(device) {
+        tags
+    } else {
+        own = DeviceTags::of(device);
+        &own
     };
     let case = Case {
         facts,

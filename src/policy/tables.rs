@@ -20,13 +20,13 @@ pub(super) struct Tables {
     pub jetpack: JetpackFile,
     pub cuda: CudaFile,
     pub chips: Chips,
-    /// Profiles, by SoC and release.
+    /// Profiles, by chip and release.
     pub devices: Vec<DeviceProfile>,
     /// Other ids, and the ids that they stand for.
     pub aliases: Vec<(String, String)>,
 }
 
-/// One SoC.
+/// One chip.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Soc {
