@@ -18,7 +18,7 @@ mod wheels;
 /// Devices whose indexes are shown.
 const DEVICES: [&str; 4] = ["xavier-jp5.1.2", "orin-jp6.2", "orin-jp7.2", "thor-jp7.0"];
 /// Small real projects (2 to 8 MB a wheel) on which those devices differ.
-const PROJECTS: [&str; 3] = ["nvidia-nvtiff-tegra-cu12", "nvidia-nvjpeg", "torchvision==0.26.0"];
+const PROJECTS: [&str; 3] = ["nvidia-nvtiff-tegra-cu12", "nvidia-nvjpeg-cu12", "torchvision==0.26.0"];
 /// Devices whose index pip is pointed at.
 const CLIENTS: [&str; 2] = ["orin-jp6.2", "thor-jp7.0"];
 /// How long a server may take to bind its port.
