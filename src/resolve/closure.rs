@@ -239,11 +239,8 @@ impl<'w, 'r> Shelf<'w, 'r> {
             if listed.any(|other| other.satisfies(need)) {
                 continue;
             }
-            let auxiliary = if (self.rules.is_auxiliary)(&need.project) {
-                "; one GPU can do without it"
-            } else {
-                ""
-            };
+            let auxiliary =
+                if (self.rules.is_auxiliary)(&need.project) { "; one GPU can do without it" } else { "" };
             let text = format!(
                 "needs {}, of which no known wheel fits {}{auxiliary}",
                 need.requirement.short(),

@@ -79,10 +79,7 @@ impl<'a, I: Index> Known<'a, I> {
     }
 
     /// The metadata of a project's wheel, or why it cannot be used.
-    pub(super) fn metadata(
-        &self,
-        offer: &Offer,
-    ) -> Result<Result<Arc<Metadata>, Unfit>, Abort<I::Error>> {
+    pub(super) fn metadata(&self, offer: &Offer) -> Result<Result<Arc<Metadata>, Unfit>, Abort<I::Error>> {
         let place = offer.pick.place().unwrap_or_default();
         let key = (offer.candidate.project.clone(), place);
         if let Some(known) = self.metadata.borrow().get(&key) {

@@ -83,7 +83,9 @@ pub enum Limit {
     #[error("no answer after {0} steps: the request is too entangled; pin some of the projects in it")]
     Steps(u32),
     /// Too many decisions taken back.
-    #[error("no answer after {0} decisions were taken back: the request is too entangled; pin some of the projects in it")]
+    #[error(
+        "no answer after {0} decisions were taken back: the request is too entangled; pin some of the projects in it"
+    )]
     Backtracks(u32),
     /// Too many wheels.
     #[error("more than {0} wheels would have to be read; ask for fewer projects")]

@@ -116,8 +116,7 @@ pub(super) fn explain<I: Index>(
     let more = causes.len().saturating_sub(MOST_CAUSES);
     causes.truncate(MOST_CAUSES);
     let requested: Vec<String> = asked.requirements.iter().map(Requirement::short).collect();
-    let mut text =
-        format!("Nothing satisfies {} for {}.", listed(&requested, "and"), known.target.device);
+    let mut text = format!("Nothing satisfies {} for {}.", listed(&requested, "and"), known.target.device);
     for cause in &causes {
         text.push('\n');
         text.push_str(&cause.text);
@@ -278,7 +277,8 @@ impl<I: Index> Teller<'_, '_, I> {
                 && needed.project() == Some(name)
             {
                 for requirement in self.stated(owner, picks, name) {
-                    let asks_more = !requirement.specifiers.is_empty() && range.subset_of(&range_of(&requirement.specifiers));
+                    let asks_more = !requirement.specifiers.is_empty()
+                        && range.subset_of(&range_of(&requirement.specifiers));
                     if asks_more && !asked.iter().any(|known| known.specifiers == requirement.specifiers) {
                         asked.push(requirement);
                     }
@@ -341,16 +341,20 @@ impl<I: Index> Teller<'_, '_, I> {
     fn tell_unfit(&mut self, name: &ProjectName, unfit: Option<&Unfit>, offers: &[&Offer]) {
         let (device, what) = (&self.known.target.device, versions(offers));
         let many = offers.len() > 1;
-        let (is, was, needs) =
-            if many { ("are", "were", "need") } else { ("is", "was", "needs") };
+        let (is, was, needs) = if many { ("are", "were", "need") } else { ("is", "was", "needs") };
         let mut because = None;
         let (kind, text) = match unfit {
             None => {
-                let why = offers.iter().filter_map(|offer| offer.candidate.yanked.as_deref()).find(|why| !why.is_empty());
+                let why = offers
+                    .iter()
+                    .filter_map(|offer| offer.candidate.yanked.as_deref())
+                    .find(|why| !why.is_empty());
                 let why = why.map_or(String::new(), |why| format!(" ({why})"));
                 (
                     CauseKind::Yanked,
-                    format!("{name} {what} {was} yanked{why}: only a == in the request takes a yanked wheel."),
+                    format!(
+                        "{name} {what} {was} yanked{why}: only a == in the request takes a yanked wheel."
+                    ),
                 )
             }
             Some(Unfit::Tags) => (
@@ -380,7 +384,13 @@ impl<I: Index> Teller<'_, '_, I> {
                 (CauseKind::Unusable, format!("{name} {what} cannot be used: {}", sentence_behind_colon(why)))
             }
         };
-        self.causes.push(Cause { kind, project: Some(name.clone()), files: files(offers), reason: because, text });
+        self.causes.push(Cause {
+            kind,
+            project: Some(name.clone()),
+            files: files(offers),
+            reason: because,
+            text,
+        });
     }
 
     /// Tells which wheels of a project turned out to be unusable, newest first.
@@ -454,7 +464,9 @@ impl<I: Index> Teller<'_, '_, I> {
     fn stated(&self, owner: &Package, picks: &Ranges<Pick>, needed: &ProjectName) -> Vec<Requirement> {
         let mut stated: Vec<Requirement> = Vec::new();
         let mut add = |requirement: &Requirement| {
-            if requirement.project == *needed && !stated.iter().any(|known| known.short() == requirement.short()) {
+            if requirement.project == *needed
+                && !stated.iter().any(|known| known.short() == requirement.short())
+            {
                 stated.push(requirement.clone());
             }
         };

@@ -83,7 +83,9 @@ where
             return Ok(Lookup::Unusable("it is not known any more".to_owned()));
         };
         if !held {
-            return Ok(Lookup::Unusable("its bytes are not in this mirror; a sync would fetch them".to_owned()));
+            return Ok(Lookup::Unusable(
+                "its bytes are not in this mirror; a sync would fetch them".to_owned(),
+            ));
         }
         let requires_python = facts.requires_python.as_deref();
         Ok(match Metadata::parse(&facts.requires_dist, requires_python, &facts.provides_extra) {
@@ -108,7 +110,8 @@ impl<F> Rows<F> {
             None => not_listed(&file.judgement.verdict.to_string()),
         });
         let facts = file.facts;
-        self.facts.insert((facts.file.clone(), Some(facts.sha256)), (Arc::clone(&facts), file.held, file.abi));
+        self.facts
+            .insert((facts.file.clone(), Some(facts.sha256)), (Arc::clone(&facts), file.held, file.abi));
         Some(Candidate {
             project: project.clone(),
             version_text: facts.version.clone().unwrap_or_else(|| name.version_text().to_owned()),

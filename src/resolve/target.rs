@@ -44,9 +44,9 @@ impl Target {
             .with(Variable::ImplementationVersion, full.clone())
             .with(Variable::PythonFullVersion, full.clone())
             .with(Variable::PythonVersion, short);
-        let python = full.parse().unwrap_or_else(|_| {
-            Version::new([u64::from(python.major()), u64::from(python.minor())])
-        });
+        let python = full
+            .parse()
+            .unwrap_or_else(|_| Version::new([u64::from(python.major()), u64::from(python.minor())]));
         Self { device: device.to_owned(), environment, python, cuda: None }
     }
 
