@@ -206,7 +206,7 @@ fn print(
         Some(Output::Json) => context.console.print_json(&json(resolution, &device.id))?,
         Some(Output::Pylock) => context.console.print(pylock(resolution, &target, &index_url))?,
         Some(Output::Requirements) => {
-            context.console.print(requirements_txt(resolution, &target, &index_url))?
+            context.console.print(requirements_txt(resolution, &target, &index_url))?;
         }
         None => {
             let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or_default();

@@ -39,7 +39,7 @@ pub struct Wheel {
 /// What a wheel was compiled against, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Abi {
-    /// Major version of the NumPy C API.
+    /// Major version of the C API of `numpy`.
     pub numpy: Option<u32>,
     /// Whether `std::string` is that of the C++11 ABI.
     pub cxx11: Option<bool>,

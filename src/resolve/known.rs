@@ -41,13 +41,16 @@ pub(super) enum Unfit {
     Metadata(String),
 }
 
+/// The metadata of a wheel, or why it cannot be used.
+type Usable = Result<Arc<Metadata>, Unfit>;
+
 /// A cache over an index, with the limits on how much is read.
 pub(super) struct Known<'a, I: Index> {
     pub(super) target: &'a Target,
     pub(super) limits: Limits,
     index: RefCell<&'a mut I>,
     projects: RefCell<HashMap<ProjectName, Rc<Project>>>,
-    metadata: RefCell<HashMap<(ProjectName, usize), Result<Arc<Metadata>, Unfit>>>,
+    metadata: RefCell<HashMap<(ProjectName, usize), Usable>>,
     read: Cell<usize>,
 }
 

@@ -204,7 +204,7 @@ fn solve<I: Index>(
 ) -> Result<Result<Resolution, Box<Derivation>>, Abort<I::Error>> {
     let provider = Provider::new(known, asked);
     match pubgrub::resolve(&provider, Package::Root, Pick::root()) {
-        Ok(selected) => Ok(Ok(assemble(known, asked, selected.into_iter().collect())?)),
+        Ok(selected) => Ok(Ok(assemble(known, asked, &selected.into_iter().collect())?)),
         Err(pubgrub::PubGrubError::NoSolution(derivation)) => Ok(Err(Box::new(derivation))),
         Err(
             pubgrub::PubGrubError::ErrorRetrievingDependencies { source, .. }
@@ -217,12 +217,12 @@ fn solve<I: Index>(
 fn assemble<I: Index>(
     known: &Known<'_, I>,
     asked: &Asked,
-    selected: BTreeMap<Package, Pick>,
+    selected: &BTreeMap<Package, Pick>,
 ) -> Result<Resolution, Abort<I::Error>> {
     let requested: BTreeSet<&ProjectName> =
         asked.requirements.iter().map(|requirement| &requirement.project).collect();
     let mut resolution = Resolution::default();
-    for (package, pick) in &selected {
+    for (package, pick) in selected {
         let Package::Project(name) = package else { continue };
         let project = known.project(name)?;
         let Some(offer) = project.offer(pick) else { continue };

@@ -1,7 +1,7 @@
 //! Why there is no set, in sentences.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 use version_ranges::Ranges;
@@ -99,7 +99,8 @@ impl Explanation {
     /// Adds device profiles for which the same request has an answer.
     pub fn offer_elsewhere(&mut self, devices: Vec<String>) {
         if !devices.is_empty() {
-            self.text.push_str(&format!("\nThe same request has an answer for {}.", listed(&devices, "and")));
+            let _infallible =
+                write!(self.text, "\nThe same request has an answer for {}.", listed(&devices, "and"));
         }
         self.elsewhere = devices;
     }
@@ -122,11 +123,11 @@ pub(super) fn explain<I: Index>(
         text.push_str(&cause.text);
     }
     if more > 0 {
-        text.push_str(&format!("\nThere are {more} more facts of this kind."));
+        let _infallible = write!(text, "\nThere are {more} more facts of this kind.");
     }
     let (how, instead) = nearest(known, asked).unwrap_or_default();
     if !instead.is_empty() {
-        text.push_str(&format!("\nThis would work{how}: {}.", listed(&instead, "with")));
+        let _infallible = write!(text, "\nThis would work{how}: {}.", listed(&instead, "with"));
     }
     Ok(Explanation { text, causes, instead, elsewhere: Vec::new() })
 }

@@ -53,13 +53,12 @@ pub fn read_requirements(text: &str) -> Result<Vec<Line>, BadLine> {
         if joined.is_empty() {
             started = number + 1;
         }
-        match line.strip_suffix('\\') {
-            Some(line) => joined.push_str(line),
-            None => {
-                joined.push_str(line);
-                lines.extend(read_line(&joined, started)?);
-                joined.clear();
-            }
+        if let Some(line) = line.strip_suffix('\\') {
+            joined.push_str(line);
+        } else {
+            joined.push_str(line);
+            lines.extend(read_line(&joined, started)?);
+            joined.clear();
         }
     }
     lines.extend(read_line(&joined, started)?);
