@@ -67,7 +67,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     let policy = context.policy()?;
     let Some(device) = policy.device(&arguments.device) else {
         let nearest = policy.nearest(&arguments.device).join(", ");
-        return Err(Usage(format!("no device profile {:?}; nearest known: {nearest}", arguments.device)).into());
+        return Err(
+            Usage(format!("no device profile {:?}; nearest known: {nearest}", arguments.device)).into()
+        );
     };
     let mut request = Request { prereleases: arguments.pre, ..Request::default() };
     for text in &arguments.wanted {
@@ -203,7 +205,9 @@ fn print(
     match output {
         Some(Output::Json) => context.console.print_json(&json(resolution, &device.id))?,
         Some(Output::Pylock) => context.console.print(pylock(resolution, &target, &index_url))?,
-        Some(Output::Requirements) => context.console.print(requirements_txt(resolution, &target, &index_url))?,
+        Some(Output::Requirements) => {
+            context.console.print(requirements_txt(resolution, &target, &index_url))?;
+        }
         None => {
             let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or_default();
             let packages = &resolution.packages;
@@ -274,7 +278,9 @@ fn read_file(
     depth: usize,
 ) -> anyhow::Result<Vec<String>> {
     if depth > DEEPEST_FILES {
-        return Err(Usage(format!("{}: requirements files name each other too deeply", file.display())).into());
+        return Err(
+            Usage(format!("{}: requirements files name each other too deeply", file.display())).into()
+        );
     }
     let text = fs_err::read_to_string(file).map_err(|error| Usage(error.to_string()))?;
     let mut notes = Vec::new();
@@ -286,11 +292,14 @@ fn read_file(
             }
             Err(error) => {
                 let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
-                return Err(Usage(format!("{}: {error}{}", file.display(), source.unwrap_or_default())).into());
+                return Err(
+                    Usage(format!("{}: {error}{}", file.display(), source.unwrap_or_default())).into()
+                );
             }
         };
         for pin in lock.pins {
-            into.requirements.push(pin.parse().map_err(|error| Usage(format!("{}: {error}", file.display())))?);
+            into.requirements
+                .push(pin.parse().map_err(|error| Usage(format!("{}: {error}", file.display())))?);
         }
         return Ok(notes);
     }

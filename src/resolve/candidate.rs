@@ -88,11 +88,13 @@ impl Metadata {
                 .map_err(NotMetadata::Requirement)?,
             requires_python: requires_python
                 .map(|text| {
-                    text.parse()
-                        .map_err(|_| NotMetadata::RequiresPython(text.chars().take(120).collect()))
+                    text.parse().map_err(|_| NotMetadata::RequiresPython(text.chars().take(120).collect()))
                 })
                 .transpose()?,
-            provides_extra: provides_extra.iter().map(|name| super::markers::normalized(name.trim())).collect(),
+            provides_extra: provides_extra
+                .iter()
+                .map(|name| super::markers::normalized(name.trim()))
+                .collect(),
         })
     }
 }

@@ -39,7 +39,7 @@ pub struct Wheel {
 /// What a wheel was compiled against, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Abi {
-    /// Major version of the NumPy C API.
+    /// Major version of the C API of `numpy`.
     pub numpy: Option<u32>,
     /// Whether `std::string` is that of the C++11 ABI.
     pub cxx11: Option<bool>,
@@ -239,11 +239,8 @@ impl<'w, 'r> Shelf<'w, 'r> {
             if listed.any(|other| other.satisfies(need)) {
                 continue;
             }
-            let auxiliary = if (self.rules.is_auxiliary)(&need.project) {
-                "; one GPU can do without it"
-            } else {
-                ""
-            };
+            let auxiliary =
+                if (self.rules.is_auxiliary)(&need.project) { "; one GPU can do without it" } else { "" };
             let text = format!(
                 "needs {}, of which no known wheel fits {}{auxiliary}",
                 need.requirement.short(),

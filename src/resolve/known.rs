@@ -41,13 +41,16 @@ pub(super) enum Unfit {
     Metadata(String),
 }
 
+/// The metadata of a wheel, or why it cannot be used.
+type Usable = Result<Arc<Metadata>, Unfit>;
+
 /// A cache over an index, with the limits on how much is read.
 pub(super) struct Known<'a, I: Index> {
     pub(super) target: &'a Target,
     pub(super) limits: Limits,
     index: RefCell<&'a mut I>,
     projects: RefCell<HashMap<ProjectName, Rc<Project>>>,
-    metadata: RefCell<HashMap<(ProjectName, usize), Result<Arc<Metadata>, Unfit>>>,
+    metadata: RefCell<HashMap<(ProjectName, usize), Usable>>,
     read: Cell<usize>,
 }
 
@@ -79,10 +82,7 @@ impl<'a, I: Index> Known<'a, I> {
     }
 
     /// The metadata of a project's wheel, or why it cannot be used.
-    pub(super) fn metadata(
-        &self,
-        offer: &Offer,
-    ) -> Result<Result<Arc<Metadata>, Unfit>, Abort<I::Error>> {
+    pub(super) fn metadata(&self, offer: &Offer) -> Result<Result<Arc<Metadata>, Unfit>, Abort<I::Error>> {
         let place = offer.pick.place().unwrap_or_default();
         let key = (offer.candidate.project.clone(), place);
         if let Some(known) = self.metadata.borrow().get(&key) {

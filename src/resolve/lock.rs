@@ -112,7 +112,8 @@ pub fn requirements_txt(resolution: &Resolution, target: &Target, index_url: &st
             [] => String::new(),
             extras => format!("[{}]", extras.join(",")),
         };
-        let _infallible = write!(text, "{}{extras}=={}", package.candidate.project, package.candidate.version);
+        let _infallible =
+            write!(text, "{}{extras}=={}", package.candidate.project, package.candidate.version);
         if let Some(sha256) = &package.candidate.sha256 {
             let _infallible = write!(text, " \\\n    --hash=sha256:{sha256}");
         }
@@ -161,7 +162,9 @@ fn write_package(text: &mut String, package: &Pinned, index_url: &str) {
     }
     line("\n[[packages.wheels]]\nname", quoted(&candidate.file));
     // TOML and RFC 3339 write a time alike; one that is written otherwise is left out, as the field is optional.
-    if let Some(time) = candidate.upload_time.as_deref().filter(|time| time.parse::<toml::value::Datetime>().is_ok()) {
+    if let Some(time) =
+        candidate.upload_time.as_deref().filter(|time| time.parse::<toml::value::Datetime>().is_ok())
+    {
         line("upload-time", time.to_owned());
     }
     line("url", quoted(&candidate.url));

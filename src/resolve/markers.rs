@@ -100,9 +100,9 @@ impl Variable {
             "os_name" | "os.name" => Self::OsName,
             "sys_platform" | "sys.platform" => Self::SysPlatform,
             "platform_machine" | "platform.machine" => Self::PlatformMachine,
-            "platform_python_implementation"
-            | "platform.python_implementation"
-            | "python_implementation" => Self::PlatformPythonImplementation,
+            "platform_python_implementation" | "platform.python_implementation" | "python_implementation" => {
+                Self::PlatformPythonImplementation
+            }
             "platform_release" => Self::PlatformRelease,
             "platform_system" => Self::PlatformSystem,
             "platform_version" | "platform.version" => Self::PlatformVersion,
@@ -300,8 +300,8 @@ impl<'a> Parser<'a> {
     fn takes_word(&mut self, word: &str) -> bool {
         self.space();
         let behind = self.rest().strip_prefix(word);
-        let found =
-            behind.is_some_and(|behind| !behind.starts_with(|next: char| next.is_alphanumeric() || next == '_'));
+        let found = behind
+            .is_some_and(|behind| !behind.starts_with(|next: char| next.is_alphanumeric() || next == '_'));
         self.at += if found { word.len() } else { 0 };
         found
     }
@@ -348,7 +348,8 @@ impl<'a> Parser<'a> {
         let length = rest
             .find(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_' || letter == '.'))
             .unwrap_or(rest.len());
-        let variable = Variable::of(&rest[..length]).ok_or_else(|| self.wanted("a variable or a quoted text"))?;
+        let variable =
+            Variable::of(&rest[..length]).ok_or_else(|| self.wanted("a variable or a quoted text"))?;
         self.at += length;
         Ok(Operand::Variable(variable))
     }
@@ -430,7 +431,9 @@ mod tests {
 
     #[test]
     fn refuses_other_texts() {
-        for text in ["", "python_version", "python_version >=", "x == 'y'", "os_name == 'a", "os_name == 'a' xor"] {
+        for text in
+            ["", "python_version", "python_version >=", "x == 'y'", "os_name == 'a", "os_name == 'a' xor"]
+        {
             assert!(text.parse::<Marker>().is_err(), "{text}");
         }
         assert!(format!("{}os_name == 'a'", "(".repeat(100_000)).parse::<Marker>().is_err());

@@ -83,7 +83,9 @@ pub enum Limit {
     #[error("no answer after {0} steps: the request is too entangled; pin some of the projects in it")]
     Steps(u32),
     /// Too many decisions taken back.
-    #[error("no answer after {0} decisions were taken back: the request is too entangled; pin some of the projects in it")]
+    #[error(
+        "no answer after {0} decisions were taken back: the request is too entangled; pin some of the projects in it"
+    )]
     Backtracks(u32),
     /// Too many wheels.
     #[error("more than {0} wheels would have to be read; ask for fewer projects")]
@@ -202,7 +204,7 @@ fn solve<I: Index>(
 ) -> Result<Result<Resolution, Box<Derivation>>, Abort<I::Error>> {
     let provider = Provider::new(known, asked);
     match pubgrub::resolve(&provider, Package::Root, Pick::root()) {
-        Ok(selected) => Ok(Ok(assemble(known, asked, selected.into_iter().collect())?)),
+        Ok(selected) => Ok(Ok(assemble(known, asked, &selected.into_iter().collect())?)),
         Err(pubgrub::PubGrubError::NoSolution(derivation)) => Ok(Err(Box::new(derivation))),
         Err(
             pubgrub::PubGrubError::ErrorRetrievingDependencies { source, .. }
@@ -215,12 +217,12 @@ fn solve<I: Index>(
 fn assemble<I: Index>(
     known: &Known<'_, I>,
     asked: &Asked,
-    selected: BTreeMap<Package, Pick>,
+    selected: &BTreeMap<Package, Pick>,
 ) -> Result<Resolution, Abort<I::Error>> {
     let requested: BTreeSet<&ProjectName> =
         asked.requirements.iter().map(|requirement| &requirement.project).collect();
     let mut resolution = Resolution::default();
-    for (package, pick) in &selected {
+    for (package, pick) in selected {
         let Package::Project(name) = package else { continue };
         let project = known.project(name)?;
         let Some(offer) = project.offer(pick) else { continue };

@@ -147,7 +147,10 @@ impl<'k, 'a, I: Index> Provider<'k, 'a, I> {
         into: &mut Vec<(Package, Ranges<Pick>)>,
     ) -> Result<(), String> {
         if requirement.url.is_some() {
-            return Err(format!("it needs {}, a URL; only versions from this index are used", requirement.text));
+            return Err(format!(
+                "it needs {}, a URL; only versions from this index are used",
+                requirement.text
+            ));
         }
         let range =
             range_of(&requirement.specifiers).intersection(&self.asked.constrained(&requirement.project));

@@ -1,6 +1,6 @@
 //! Version specifiers of PEP 440 as ranges over the wheels of a project.
 //!
-//! pep440_rs has a conversion of its own, from which this one differs where the specification asks for it: `==2.4.0` takes
+//! `pep440_rs` has a conversion of its own, from which this one differs where the specification asks for it: `==2.4.0` takes
 //! `2.4.0+cu126`, `<=2.4.0` too ("Local version identifiers": ignored unless the specifier has one), and `>1.0.post0` takes
 //! `1.0.post1.dev0` but not `1.0.post0+local`.
 

@@ -1,7 +1,7 @@
 //! Why there is no set, in sentences.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 use version_ranges::Ranges;
@@ -99,7 +99,8 @@ impl Explanation {
     /// Adds device profiles for which the same request has an answer.
     pub fn offer_elsewhere(&mut self, devices: Vec<String>) {
         if !devices.is_empty() {
-            self.text.push_str(&format!("\nThe same request has an answer for {}.", listed(&devices, "and")));
+            let _infallible =
+                write!(self.text, "\nThe same request has an answer for {}.", listed(&devices, "and"));
         }
         self.elsewhere = devices;
     }
@@ -116,18 +117,17 @@ pub(super) fn explain<I: Index>(
     let more = causes.len().saturating_sub(MOST_CAUSES);
     causes.truncate(MOST_CAUSES);
     let requested: Vec<String> = asked.requirements.iter().map(Requirement::short).collect();
-    let mut text =
-        format!("Nothing satisfies {} for {}.", listed(&requested, "and"), known.target.device);
+    let mut text = format!("Nothing satisfies {} for {}.", listed(&requested, "and"), known.target.device);
     for cause in &causes {
         text.push('\n');
         text.push_str(&cause.text);
     }
     if more > 0 {
-        text.push_str(&format!("\nThere are {more} more facts of this kind."));
+        let _infallible = write!(text, "\nThere are {more} more facts of this kind.");
     }
     let (how, instead) = nearest(known, asked).unwrap_or_default();
     if !instead.is_empty() {
-        text.push_str(&format!("\nThis would work{how}: {}.", listed(&instead, "with")));
+        let _infallible = write!(text, "\nThis would work{how}: {}.", listed(&instead, "with"));
     }
     Ok(Explanation { text, causes, instead, elsewhere: Vec::new() })
 }
@@ -278,7 +278,8 @@ impl<I: Index> Teller<'_, '_, I> {
                 && needed.project() == Some(name)
             {
                 for requirement in self.stated(owner, picks, name) {
-                    let asks_more = !requirement.specifiers.is_empty() && range.subset_of(&range_of(&requirement.specifiers));
+                    let asks_more = !requirement.specifiers.is_empty()
+                        && range.subset_of(&range_of(&requirement.specifiers));
                     if asks_more && !asked.iter().any(|known| known.specifiers == requirement.specifiers) {
                         asked.push(requirement);
                     }
@@ -341,16 +342,20 @@ impl<I: Index> Teller<'_, '_, I> {
     fn tell_unfit(&mut self, name: &ProjectName, unfit: Option<&Unfit>, offers: &[&Offer]) {
         let (device, what) = (&self.known.target.device, versions(offers));
         let many = offers.len() > 1;
-        let (is, was, needs) =
-            if many { ("are", "were", "need") } else { ("is", "was", "needs") };
+        let (is, was, needs) = if many { ("are", "were", "need") } else { ("is", "was", "needs") };
         let mut because = None;
         let (kind, text) = match unfit {
             None => {
-                let why = offers.iter().filter_map(|offer| offer.candidate.yanked.as_deref()).find(|why| !why.is_empty());
+                let why = offers
+                    .iter()
+                    .filter_map(|offer| offer.candidate.yanked.as_deref())
+                    .find(|why| !why.is_empty());
                 let why = why.map_or(String::new(), |why| format!(" ({why})"));
                 (
                     CauseKind::Yanked,
-                    format!("{name} {what} {was} yanked{why}: only a == in the request takes a yanked wheel."),
+                    format!(
+                        "{name} {what} {was} yanked{why}: only a == in the request takes a yanked wheel."
+                    ),
                 )
             }
             Some(Unfit::Tags) => (
@@ -380,7 +385,13 @@ impl<I: Index> Teller<'_, '_, I> {
                 (CauseKind::Unusable, format!("{name} {what} cannot be used: {}", sentence_behind_colon(why)))
             }
         };
-        self.causes.push(Cause { kind, project: Some(name.clone()), files: files(offers), reason: because, text });
+        self.causes.push(Cause {
+            kind,
+            project: Some(name.clone()),
+            files: files(offers),
+            reason: because,
+            text,
+        });
     }
 
     /// Tells which wheels of a project turned out to be unusable, newest first.
@@ -454,7 +465,9 @@ impl<I: Index> Teller<'_, '_, I> {
     fn stated(&self, owner: &Package, picks: &Ranges<Pick>, needed: &ProjectName) -> Vec<Requirement> {
         let mut stated: Vec<Requirement> = Vec::new();
         let mut add = |requirement: &Requirement| {
-            if requirement.project == *needed && !stated.iter().any(|known| known.short() == requirement.short()) {
+            if requirement.project == *needed
+                && !stated.iter().any(|known| known.short() == requirement.short())
+            {
                 stated.push(requirement.clone());
             }
         };

@@ -61,9 +61,8 @@ impl FromStr for Requirement {
             });
         }
         let (head, marker) = split_marker(text);
-        let parsed = pep508_rs::Requirement::<pep508_rs::VerbatimUrl>::from_str(head).map_err(|error| {
-            NotARequirement::Syntax { text: shown(), why: error.message.to_string() }
-        })?;
+        let parsed = pep508_rs::Requirement::<pep508_rs::VerbatimUrl>::from_str(head)
+            .map_err(|error| NotARequirement::Syntax { text: shown(), why: error.message.to_string() })?;
         let (specifiers, url) = match parsed.version_or_url {
             None => (VersionSpecifiers::empty(), None),
             Some(VersionOrUrl::VersionSpecifier(specifiers)) => (specifiers, None),
@@ -108,7 +107,8 @@ impl Requirement {
 
     /// The same without its marker, as it is shown once that has been found to hold.
     pub(super) fn short(&self) -> String {
-        let extras = if self.extras.is_empty() { String::new() } else { format!("[{}]", self.extras.join(",")) };
+        let extras =
+            if self.extras.is_empty() { String::new() } else { format!("[{}]", self.extras.join(",")) };
         let specifiers: Vec<String> = self.specifiers.iter().map(ToString::to_string).collect();
         format!("{}{extras}{}", self.project, specifiers.join(","))
     }

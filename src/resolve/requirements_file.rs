@@ -29,8 +29,18 @@ pub struct BadLine {
 
 /// Options that a requirements file may hold for pip's sake.
 const IGNORED: [&str; 12] = [
-    "-i", "--index-url", "--extra-index-url", "--no-index", "-f", "--find-links", "--trusted-host", "--no-binary",
-    "--only-binary", "--prefer-binary", "--require-hashes", "--use-feature",
+    "-i",
+    "--index-url",
+    "--extra-index-url",
+    "--no-index",
+    "-f",
+    "--find-links",
+    "--trusted-host",
+    "--no-binary",
+    "--only-binary",
+    "--prefer-binary",
+    "--require-hashes",
+    "--use-feature",
 ];
 
 /// Reads a requirements file: comments and continued lines resolved, hashes left out.
@@ -43,13 +53,12 @@ pub fn read_requirements(text: &str) -> Result<Vec<Line>, BadLine> {
         if joined.is_empty() {
             started = number + 1;
         }
-        match line.strip_suffix('\\') {
-            Some(line) => joined.push_str(line),
-            None => {
-                joined.push_str(line);
-                lines.extend(read_line(&joined, started)?);
-                joined.clear();
-            }
+        if let Some(line) = line.strip_suffix('\\') {
+            joined.push_str(line);
+        } else {
+            joined.push_str(line);
+            lines.extend(read_line(&joined, started)?);
+            joined.clear();
         }
     }
     lines.extend(read_line(&joined, started)?);
@@ -57,7 +66,11 @@ pub fn read_requirements(text: &str) -> Result<Vec<Line>, BadLine> {
 }
 
 fn read_line(line: &str, number: usize) -> Result<Option<Line>, BadLine> {
-    let comment = if line.trim_start().starts_with('#') { Some(0) } else { line.find(" #").or_else(|| line.find("\t#")) };
+    let comment = if line.trim_start().starts_with('#') {
+        Some(0)
+    } else {
+        line.find(" #").or_else(|| line.find("\t#"))
+    };
     let line = line[..comment.unwrap_or(line.len())].trim();
     let bad = |why| BadLine { line: number, text: line.chars().take(120).collect(), why };
     if line.is_empty() {
@@ -68,15 +81,20 @@ fn read_line(line: &str, number: usize) -> Result<Option<Line>, BadLine> {
         let end = line.find(" --").unwrap_or(line.len());
         return Ok(Some(Line::Requirement(line[..end].trim().to_owned())));
     }
-    let (option, value) = line.split_once([' ', '=']).map_or((line, ""), |(option, value)| (option, value.trim()));
+    let (option, value) =
+        line.split_once([' ', '=']).map_or((line, ""), |(option, value)| (option, value.trim()));
     Ok(Some(match option {
         "-r" | "--requirement" => Line::Requirements(value.to_owned()),
         "-c" | "--constraint" => Line::Constraints(value.to_owned()),
         "--pre" => Line::PreReleases,
         "-e" | "--editable" => return Err(bad("is a source tree; only wheels are installed on a device")),
         option if IGNORED.contains(&option) => Line::Ignored(line.to_owned()),
-        option if option.starts_with("-r") && !option.starts_with("--") => Line::Requirements(option[2..].to_owned()),
-        option if option.starts_with("-c") && !option.starts_with("--") => Line::Constraints(option[2..].to_owned()),
+        option if option.starts_with("-r") && !option.starts_with("--") => {
+            Line::Requirements(option[2..].to_owned())
+        }
+        option if option.starts_with("-c") && !option.starts_with("--") => {
+            Line::Constraints(option[2..].to_owned())
+        }
         _ => return Err(bad("is no option that is known here")),
     }))
 }

@@ -13,8 +13,8 @@ use crate::digest::Sha256;
 use crate::policy::{Code, DeviceProfile, Judgement, Reason};
 use crate::wheel::{Facts, ProjectName, SupportedTags, WheelFilename};
 
-/// What a wheel that was compiled against the C API of NumPy 1 needs, whatever its `Requires-Dist` says: NumPy 2 runs none
-/// such (NumPy 2.0 release notes, "ABI break").
+/// What a wheel that was compiled against the C API of `numpy` 1 needs, whatever its `Requires-Dist` says: version 2 runs
+/// none such (its release notes, "ABI break").
 const NUMPY_1: &str = "numpy<2";
 
 /// The same as the text of the requirement, so that it can be told from a stated one.
@@ -54,16 +54,23 @@ pub fn resolve_rows<E: std::error::Error + 'static>(
         lookup,
         tags: SupportedTags::new(python, &device.platform_tags),
         files_url: format!("{base_url}/{}/files", device.id),
-        facts: HashMap::new(),
+        files: HashMap::new(),
     };
     resolve(request, &Target::of(device), &mut rows)
+}
+
+/// What is kept of a file until its metadata is asked for.
+struct Kept {
+    facts: Arc<Facts>,
+    held: bool,
+    abi: Abi,
 }
 
 struct Rows<F> {
     lookup: F,
     tags: SupportedTags,
     files_url: String,
-    facts: HashMap<(String, Option<Sha256>), (Arc<Facts>, bool, Abi)>,
+    files: HashMap<(String, Option<Sha256>), Kept>,
 }
 
 impl<F, E> Index for Rows<F>
@@ -79,11 +86,14 @@ where
     }
 
     fn metadata(&mut self, candidate: &Candidate) -> Result<Lookup, E> {
-        let Some((facts, held, abi)) = self.facts.get(&(candidate.file.clone(), candidate.sha256)) else {
+        let Some(Kept { facts, held, abi }) = self.files.get(&(candidate.file.clone(), candidate.sha256))
+        else {
             return Ok(Lookup::Unusable("it is not known any more".to_owned()));
         };
         if !held {
-            return Ok(Lookup::Unusable("its bytes are not in this mirror; a sync would fetch them".to_owned()));
+            return Ok(Lookup::Unusable(
+                "its bytes are not in this mirror; a sync would fetch them".to_owned(),
+            ));
         }
         let requires_python = facts.requires_python.as_deref();
         Ok(match Metadata::parse(&facts.requires_dist, requires_python, &facts.provides_extra) {
@@ -108,7 +118,8 @@ impl<F> Rows<F> {
             None => not_listed(&file.judgement.verdict.to_string()),
         });
         let facts = file.facts;
-        self.facts.insert((facts.file.clone(), Some(facts.sha256)), (Arc::clone(&facts), file.held, file.abi));
+        let kept = Kept { facts: Arc::clone(&facts), held: file.held, abi: file.abi };
+        self.files.insert((facts.file.clone(), Some(facts.sha256)), kept);
         Some(Candidate {
             project: project.clone(),
             version_text: facts.version.clone().unwrap_or_else(|| name.version_text().to_owned()),

@@ -5,7 +5,7 @@ use pep440_rs::Version;
 use super::markers::{Environment, Variable};
 use crate::policy::{self, DeviceProfile};
 
-/// The Python that each Ubuntu release of a JetPack ships, to the patch release: its last security update.
+/// The Python that each Ubuntu release of a Jetson ships, to the patch release: its last security update.
 ///
 /// A profile states `3.10`; `Requires-Python: >=3.8.1` and `python_full_version` ask for more. Taking `.0` would refuse wheels
 /// that every device takes.
@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A Linux device on aarch64 with CPython of that version, nothing else known.
+    /// A Linux device on aarch64 with Python of that version, nothing else known.
     pub fn new(device: &str, python: &policy::Version) -> Self {
         let short = format!("{}.{}", python.major(), python.minor());
         let full = match (python.0.len(), DISTRIBUTION_PYTHONS.iter().find(|(known, _)| *known == short)) {
@@ -44,9 +44,9 @@ impl Target {
             .with(Variable::ImplementationVersion, full.clone())
             .with(Variable::PythonFullVersion, full.clone())
             .with(Variable::PythonVersion, short);
-        let python = full.parse().unwrap_or_else(|_| {
-            Version::new([u64::from(python.major()), u64::from(python.minor())])
-        });
+        let python = full
+            .parse()
+            .unwrap_or_else(|_| Version::new([u64::from(python.major()), u64::from(python.minor())]));
         Self { device: device.to_owned(), environment, python, cuda: None }
     }
 

@@ -89,12 +89,15 @@ pub(super) fn judge_abi(shelf: &Shelf<'_, '_>, entry: &Entry<'_>) -> Option<Reas
 
 /// What to use instead of a wheel without its pair.
 pub(super) fn remedy(shelf: &Shelf<'_, '_>, entry: &Entry<'_>) -> String {
-    let Some(need) = entry.needs.iter().find(|need| mismatches(shelf, entry, need)) else { return String::new() };
+    let Some(need) = entry.needs.iter().find(|need| mismatches(shelf, entry, need)) else {
+        return String::new();
+    };
     let best = |project| {
         shelf.listed(project).and_then(|listed| listed.max_by(|left, right| left.version.cmp(&right.version)))
     };
     let mut instead = entry.project.and_then(|project| shelf.listed(project));
-    let instead = instead.as_mut().and_then(|listed| listed.max_by(|left, right| left.version.cmp(&right.version)));
+    let instead =
+        instead.as_mut().and_then(|listed| listed.max_by(|left, right| left.version.cmp(&right.version)));
     match (instead, best(&need.project)) {
         (Some(instead), Some(partner)) => {
             format!("use {} with {}", instead.name(), partner.name())

@@ -12,8 +12,24 @@ use crate::wheel::ProjectName;
 /// Not among them: what programs load if it is there (NCCL, NVSHMEM, cuFile, CUPTI, MPI, UCX, libfabric, ibverbs), and system
 /// libraries that no table of profiles lists (BLAS, OpenGL), whose absence nothing here could show.
 const CHECKED: [&str; 18] = [
-    "cudart", "cublas", "cublasLt", "cufft", "cufftw", "curand", "cusolver", "cusolverMg", "cusparse", "cusparseLt",
-    "cudnn*", "nvrtc", "nvJitLink", "cudss", "nvpl_*", "torch*", "c10*", "nvinfer*",
+    "cudart",
+    "cublas",
+    "cublasLt",
+    "cufft",
+    "cufftw",
+    "curand",
+    "cusolver",
+    "cusolverMg",
+    "cusparse",
+    "cusparseLt",
+    "cudnn*",
+    "nvrtc",
+    "nvJitLink",
+    "cudss",
+    "nvpl_*",
+    "torch*",
+    "c10*",
+    "nvinfer*",
 ];
 
 /// The projects that other tools bring these libraries with, where none of the known wheels does.
@@ -35,11 +51,12 @@ struct Brought {
 pub(super) fn open(wheel: &Wheel, device: &DeviceProfile) -> BTreeSet<String> {
     let facts = &wheel.facts;
     let linked = facts.members.iter().flat_map(|member| &member.needed);
-    let mut open: BTreeSet<String> =
-        linked.filter(|soname| is_open(soname, device)).cloned().collect();
+    let mut open: BTreeSet<String> = linked.filter(|soname| is_open(soname, device)).cloned().collect();
     // A name that is opened may be one of several that are tried: it counts if no version of the library is there.
     let opened = facts.needed_dlopen.iter().filter(|soname| is_open(soname, device));
-    open.extend(opened.filter(|soname| !device.sonames.iter().any(|other| stem(other) == stem(soname))).cloned());
+    open.extend(
+        opened.filter(|soname| !device.sonames.iter().any(|other| stem(other) == stem(soname))).cloned(),
+    );
     for soname in brought_by(wheel) {
         open.remove(soname);
     }
@@ -141,9 +158,11 @@ fn reached(shelf: &Shelf<'_, '_>, project: &ProjectName) -> Arc<Brought> {
 pub(super) fn remedy(shelf: &Shelf<'_, '_>, reason: &Reason) -> String {
     let mut providers: BTreeSet<String> = BTreeSet::new();
     for soname in &reason.wanted {
-        let found = shelf.entries.iter().filter(|entry| entry.listed).find(|entry| {
-            brought_by(entry.wheel).any(|brought| brought == soname)
-        });
+        let found = shelf
+            .entries
+            .iter()
+            .filter(|entry| entry.listed)
+            .find(|entry| brought_by(entry.wheel).any(|brought| brought == soname));
         match found.and_then(|entry| entry.project) {
             Some(project) => {
                 providers.insert(project.to_string());

@@ -67,12 +67,22 @@ fn metadata_is_looked_up_only_where_it_decides() {
 /// torch with an extra and a dependency, with digests and sizes.
 fn locked() -> Resolution {
     let mut catalogue = Catalogue::default();
-    let torch =
-        Metadata::parse(&["numpy".to_owned(), "opt ; extra == 'more'".to_owned()], None, &["more".to_owned()]).unwrap();
-    let candidate = catalogue.add_file("torch", "2.5.0a0+nv24.08", "torch-2.5.0a0+nv24.08-cp310-cp310-linux_aarch64.whl", torch);
+    let torch = Metadata::parse(
+        &["numpy".to_owned(), "opt ; extra == 'more'".to_owned()],
+        None,
+        &["more".to_owned()],
+    )
+    .unwrap();
+    let candidate = catalogue.add_file(
+        "torch",
+        "2.5.0a0+nv24.08",
+        "torch-2.5.0a0+nv24.08-cp310-cp310-linux_aarch64.whl",
+        torch,
+    );
     candidate.sha256 = Some("ab".repeat(32).parse::<Sha256>().unwrap());
     candidate.size = Some(807_000_000);
-    candidate.url = "http://mirror:8080/orin-jp6.2/files/abab/torch-2.5.0a0+nv24.08-cp310-cp310-linux_aarch64.whl".into();
+    candidate.url =
+        "http://mirror:8080/orin-jp6.2/files/abab/torch-2.5.0a0+nv24.08-cp310-cp310-linux_aarch64.whl".into();
     candidate.upload_time = Some("2024-08-12T10:00:00Z".to_owned());
     candidate.requires_python = Some(">=3.8".to_owned());
     for name in ["numpy", "opt"] {

@@ -87,8 +87,9 @@ fn a_vendor_pre_release_is_named() {
 fn yanks_pythons_tags_and_constraints_are_told() {
     let mut catalogue = torches();
     catalogue.add("numpy", "1.27.0", &[]).yanked = Some("broken on aarch64".to_owned());
-    catalogue.add_file("numpy", "1.28.0", "numpy-1.28.0-cp39-cp39-linux_aarch64.whl", Metadata::default()).tag_priority =
-        None;
+    catalogue
+        .add_file("numpy", "1.28.0", "numpy-1.28.0-cp39-cp39-linux_aarch64.whl", Metadata::default())
+        .tag_priority = None;
     insta::assert_snapshot!(told(&mut catalogue, &["torch", "numpy>=1.27"], &[]), @r"
     Nothing satisfies torch and numpy>=1.27 for orin-jp6.2.
     numpy 2.3.0 needs Python >=3.11; orin-jp6.2 has 3.10.12.

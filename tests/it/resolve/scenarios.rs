@@ -155,8 +155,7 @@ fn build(scenario: &Scenario, without_upper_bounds: bool) -> (Catalogue, Target)
                 requires.extend(more.iter().map(|one| format!("{one} ; extra == '{extra}'")));
             }
             let extras: Vec<String> = version.extras.keys().cloned().collect();
-            let requires_python =
-                version.requires_python.as_deref().filter(|_| !without_upper_bounds);
+            let requires_python = version.requires_python.as_deref().filter(|_| !without_upper_bounds);
             let metadata = Metadata::parse(&requires, requires_python, &extras).unwrap();
             let mut offer = |file: &str, fits: bool| {
                 let candidate = catalogue.add_file(name, text, file, metadata.clone());
@@ -182,8 +181,8 @@ fn build(scenario: &Scenario, without_upper_bounds: bool) -> (Catalogue, Target)
 /// Whether a tag of the scenarios fits that machine.
 fn fits(tag: &str) -> bool {
     let mut parts = tag.split('-');
-    let (python, abi, platform) =
-        (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
+    let (python, abi, platform) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
     matches!((python, abi), ("py3", "none" | "any") | ("cp312", "cp312" | "abi3" | "none"))
-        && (platform == "any" || platform.split('.').any(|one| one.ends_with("x86_64") && !one.starts_with("musl")))
+        && (platform == "any"
+            || platform.split('.').any(|one| one.ends_with("x86_64") && !one.starts_with("musl")))
 }

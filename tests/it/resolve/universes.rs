@@ -83,7 +83,11 @@ fn universe() -> impl Strategy<Value = Universe<Ask>> {
         })
 }
 
-fn answer(wheels: &BTreeMap<String, BTreeMap<String, Vec<String>>>, asked: &[String], constraints: &[String]) -> Option<Resolution> {
+fn answer(
+    wheels: &BTreeMap<String, BTreeMap<String, Vec<String>>>,
+    asked: &[String],
+    constraints: &[String],
+) -> Option<Resolution> {
     let mut catalogue = Catalogue::default();
     for (project, versions) in wheels {
         for (version, needs) in versions {
@@ -100,7 +104,11 @@ fn answer(wheels: &BTreeMap<String, BTreeMap<String, Vec<String>>>, asked: &[Str
     match resolve(&request, &target("3.10"), &mut catalogue) {
         Ok(resolution) => Some(resolution),
         Err(Failure::Unsatisfiable(explanation)) => {
-            assert!(explanation.text.lines().count() > 1, "an explanation without a cause: {}", explanation.text);
+            assert!(
+                explanation.text.lines().count() > 1,
+                "an explanation without a cause: {}",
+                explanation.text
+            );
             None
         }
         Err(other) => panic!("{other:?}"),
@@ -149,8 +157,11 @@ fn holds(universe: &Universe<Ask>, chosen: &BTreeMap<usize, u32>) -> bool {
 }
 
 fn brute_force(universe: &Universe<Ask>) -> bool {
-    let projects: Vec<Vec<u32>> =
-        universe.wheels.values().map(|versions| versions.keys().map(|text| text.parse().unwrap()).collect()).collect();
+    let projects: Vec<Vec<u32>> = universe
+        .wheels
+        .values()
+        .map(|versions| versions.keys().map(|text| text.parse().unwrap()).collect())
+        .collect();
     let mut choices = vec![BTreeMap::new()];
     for (project, versions) in projects.iter().enumerate() {
         let with: Vec<_> = choices
@@ -194,14 +205,45 @@ proptest! {
 /// (`<` of a post-release, `>` of a pre-release).
 fn rich_universe() -> impl Strategy<Value = Universe<String>> {
     let version = proptest::sample::select(vec![
-        "1.0", "1.0.post1", "1.1a1", "1.1", "1.1+cu126", "2.0.dev1", "2.0", "2.0+cpu", "2.0+cu126", "3.0rc1", "1!0.5",
+        "1.0",
+        "1.0.post1",
+        "1.1a1",
+        "1.1",
+        "1.1+cu126",
+        "2.0.dev1",
+        "2.0",
+        "2.0+cpu",
+        "2.0+cu126",
+        "3.0rc1",
+        "1!0.5",
     ]);
     let specifier = proptest::sample::select(vec![
-        "", "==1.0", "==1.1", "==2.0+cu126", "!=1.1", ">=1.1", ">1.1", "<2.0", "<=1.1", "~=1.0", "==1.*", "!=2.0.*",
-        ">=1.1a1,<3", ">1.0.post1", "===1.1", "<1!0", "==3.0rc1", ">=2.0.dev1",
+        "",
+        "==1.0",
+        "==1.1",
+        "==2.0+cu126",
+        "!=1.1",
+        ">=1.1",
+        ">1.1",
+        "<2.0",
+        "<=1.1",
+        "~=1.0",
+        "==1.*",
+        "!=2.0.*",
+        ">=1.1a1,<3",
+        ">1.0.post1",
+        "===1.1",
+        "<1!0",
+        "==3.0rc1",
+        ">=2.0.dev1",
     ]);
     let marker = proptest::sample::select(vec![
-        "", "", "", " ; python_version >= '3.9'", " ; python_version < '3.9'", " ; platform_machine == 'x86_64'",
+        "",
+        "",
+        "",
+        " ; python_version >= '3.9'",
+        " ; python_version < '3.9'",
+        " ; platform_machine == 'x86_64'",
         " ; sys_platform == 'linux' and python_full_version >= '3.10.2'",
     ]);
     let requirement = (0..4_usize, specifier, marker)
@@ -237,9 +279,10 @@ fn packaging_agrees_with_every_answer() {
     for _ in 0..250 {
         let universe = strategy.new_tree(&mut runner).unwrap().current();
         let found = answer(&universe.wheels, &universe.asked, &universe.constraints).map(|resolution| {
-            let pins = resolution.packages.into_iter().map(|package| {
-                (package.candidate.project.to_string(), package.candidate.version_text)
-            });
+            let pins = resolution
+                .packages
+                .into_iter()
+                .map(|package| (package.candidate.project.to_string(), package.candidate.version_text));
             pins.collect::<BTreeMap<_, _>>()
         });
         solved += usize::from(found.is_some());
