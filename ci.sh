@@ -38,19 +38,31 @@ tool() { # NAME REQUIREMENT...: a virtual environment that holds these, made ane
     if [ "$(cat "$dir/.ready" 2>/dev/null)" = "$*" ] && "$dir/bin/python" -c '' 2>/dev/null; then return; fi
     echo "ci.sh: installing $* into ${dir#"$PWD/"}" >&2
     rm -rf "$dir"
-    python3 -m venv "$dir"
+    "${python:-python3}" -m venv "$dir"
     "$dir/bin/python" -m pip install -q "$@" ||
         fail "pip could not install $*: the Python package index did not answer, or does not have it"
     echo "$*" >"$dir/.ready"
 }
 
-# pip 20.0.2 and 22.0.2 are what JetPack 5 and 6 ship; these two run on Python up to 3.11.
+old_python() { # one that old pips run on: up to 3.11
+    local found
+    for found in python3 python3.11 python3.10 python3.9; do
+        if "$found" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info >= (3, 12))' 2>/dev/null; then
+            echo "$found" && return
+        fi
+    done
+    "$clients/uv/bin/uv" python install -q 3.11 && "$clients/uv/bin/uv" python find 3.11 ||
+        fail "pip 20.0.2 needs a Python up to 3.11 beside yours: please install python3.11 with its venv module"
+}
+
 clients() {
-    tool pip-20.0.2 pip==20.0.2
-    tool pip-22.0.2 pip==22.0.2
-    tool pip-newest -U pip
     tool uv uv
+    tool pip-newest -U pip
     tool devpi devpi-server
+    local python
+    python=$(old_python)
+    tool pip-20.0.2 pip==20.0.2 # JetPack 5 ships it
+    tool pip-22.0.2 pip==22.0.2 # and JetPack 6 this one
 }
 
 job() {

@@ -41,8 +41,16 @@ fn first_number(text: &str) -> Option<u32> {
     text[..digits].parse().ok()
 }
 
+/// Whether a soname begins as NVIDIA's do. Most others end here: every soname of every wheel of a page comes by.
+pub(super) fn may_be_cuda(soname: &str) -> bool {
+    matches!(soname.as_bytes(), [b'l', b'i', b'b', b'c', b'u', ..] | [b'l', b'i', b'b', b'n', ..])
+}
+
 /// The CUDA major version that a soname stands for, where it does.
 fn soname_cuda_major(soname: &str) -> Option<u32> {
+    if !may_be_cuda(soname) {
+        return None;
+    }
     let (stem, version) = soname_parts(soname)?;
     let table = &TABLES.cuda.soname;
     let is = |pattern: &String| match pattern.strip_suffix('*') {
@@ -85,7 +93,7 @@ fn major_in_filename(file: &str) -> Option<u32> {
     ["cu", "cuda"].iter().find_map(|label| {
         file.match_indices(label).find_map(|(at, _)| {
             let before = file[..at].bytes().next_back();
-            let digits = file[at + label.len()..].as_bytes();
+            let digits = &file.as_bytes()[at + label.len()..];
             match (before, digits) {
                 (Some(b'-' | b'_' | b'+' | b'.'), [b'1', digit, ..]) if digit.is_ascii_digit() => {
                     Some(10 + u32::from(digit - b'0'))

@@ -43,9 +43,9 @@ impl FromStr for Version {
             return Err(bad());
         }
         text.split('.')
-            .map(|part| match part.bytes().all(|byte| byte.is_ascii_digit()) {
-                true => part.parse().map_err(|_| bad()),
-                false => Err(bad()),
+            .map(|part| {
+                let digits = part.bytes().all(|byte| byte.is_ascii_digit());
+                digits.then(|| part.parse().ok()).flatten().ok_or_else(bad)
             })
             .collect::<Result<_, _>>()
             .map(Self)
@@ -86,12 +86,12 @@ pub enum Stack {
     SbsaOpenrm,
 }
 
-/// What a wheel is judged against: a SoC with a JetPack release, or an Arm server with a driver.
+/// What a wheel is judged against: a chip with a JetPack release, or an Arm server with a driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceProfile {
     /// `orin-jp6.2`.
     pub id: String,
-    /// SoC: `tegra234`, `gb10`.
+    /// chip: `tegra234`, `gb10`.
     pub soc: String,
     /// Compute capability of its GPU.
     pub compute_capability: ComputeCapability,

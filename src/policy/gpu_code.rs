@@ -129,10 +129,8 @@ fn share(part: u64, whole: u64) -> f64 {
 /// The fatbinaries of a member that can run: registered ones, else those in other sections (a pool).
 fn units(member: &Member) -> impl Iterator<Item = &FatbinRow> {
     let pool = is_pool(member);
-    member
-        .fatbins
-        .iter()
-        .filter(move |row| counts_as_unit(member, row) && (pool || is_registered(member, row)))
+    let takes = move |row: &&FatbinRow| (pool || is_registered(member, row)) && counts_as_unit(member, row);
+    member.fatbins.iter().filter(takes)
 }
 
 fn is_registered(member: &Member, row: &FatbinRow) -> bool {
@@ -140,7 +138,8 @@ fn is_registered(member: &Member, row: &FatbinRow) -> bool {
 }
 
 fn is_pool(member: &Member) -> bool {
-    !member.fatbins.iter().any(|row| counts_as_unit(member, row) && is_registered(member, row))
+    let registers = |row: &FatbinRow| is_registered(member, row) && counts_as_unit(member, row);
+    member.registered_fatbins == 0 || !member.fatbins.iter().any(registers)
 }
 
 /// Whether a fatbinary can run at all: not in archives, not where it has to be linked first, not if the compiler's empty

@@ -7,6 +7,7 @@ mod advisory;
 mod compiler;
 mod cuda_runtime;
 mod damage;
+mod detect;
 mod device;
 mod explain;
 mod glibc;
@@ -28,6 +29,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 pub use advisory::{Action, Advisory};
+pub use detect::{Detection, DetectionNote, Evidence, SystemFiles, detect, detect_jetson_release};
 pub use device::{DeviceProfile, NotAVersion, Stack, Version};
 pub use explain::{Candidate, ExplainedFile, Explanation, code_name, explain};
 pub use pattern::Pattern;
@@ -126,7 +128,7 @@ impl Policy {
         self.devices.get(*self.by_id.get(id)?)
     }
 
-    /// All profiles, by SoC and release.
+    /// All profiles, by chip and release.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceProfile> {
         self.devices.iter()
     }
@@ -250,12 +252,11 @@ pub fn judge(facts: &Facts, device: &DeviceProfile, policy: &Policy) -> Judgemen
     let gpu = policy.gpu(device);
     let driver_cuda = driver_cuda(device);
     let own;
-    let tags = match policy.tags(device) {
-        Some(tags) => tags,
-        None => {
-            own = DeviceTags::of(device);
-            &own
-        }
+    let tags = if let Some(tags) = policy.tags(device) {
+        tags
+    } else {
+        own = DeviceTags::of(device);
+        &own
     };
     let case = Case {
         facts,

@@ -1,5 +1,6 @@
 //! Whether the shared libraries that a wheel links can be there at all.
 
+use super::cuda_runtime::may_be_cuda;
 use super::pattern::matches;
 use super::tables::{Checked, TABLES};
 use super::{Case, Code, Reason};
@@ -16,6 +17,9 @@ pub(super) fn judge(case: &Case<'_>, reasons: &mut Vec<Reason>) {
     let mut missing: Vec<(&str, &str, &Checked)> = Vec::new();
     for member in &facts.members {
         for soname in &member.needed {
+            if !may_be_cuda(soname) {
+                continue;
+            }
             let Some(row) = checked(soname) else { continue };
             if !case.device.sonames.contains(soname.as_str())
                 && !brings(facts, soname)

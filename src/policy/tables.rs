@@ -20,18 +20,19 @@ pub(super) struct Tables {
     pub jetpack: JetpackFile,
     pub cuda: CudaFile,
     pub chips: Chips,
-    /// Profiles, by SoC and release.
+    /// Profiles, by chip and release.
     pub devices: Vec<DeviceProfile>,
     /// Other ids, and the ids that they stand for.
     pub aliases: Vec<(String, String)>,
 }
 
-/// One SoC.
+/// One chip.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Soc {
     pub id: String,
     pub name: String,
+    pub words: Vec<String>,
     #[serde(default)]
     pub also: Vec<String>,
     pub modules: String,
@@ -342,6 +343,11 @@ impl CudaFile {
 }
 
 impl Tables {
+    /// Whether an id is of a built-in profile.
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.devices.iter().any(|device| device.id == id)
+    }
+
     fn profiles(&self, servers: &[Server]) -> Vec<DeviceProfile> {
         let of_jetpack = self.socs.iter().flat_map(|soc| {
             let releases = self.jetpack.jetpack.iter();

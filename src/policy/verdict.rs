@@ -69,7 +69,7 @@ pub enum Code {
     PairMismatch,
     /// Built with another C++ ABI than what it links.
     AbiMismatch,
-    /// Built for another NumPy ABI.
+    /// Built for another `NumPy` ABI.
     NumpyAbi,
     /// Curated knowledge says no.
     Advisory,

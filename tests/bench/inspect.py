@@ -2,7 +2,7 @@
 """What `jetwheel inspect` costs on real wheels, beside what it cannot do without and beside the usual way. One run prints
 the ratios; CPU seconds and memory hold on a busy machine, wall times do not.
 
-  tests/bench/inspect.py WHEEL... [--rounds 3] [--cores 0,1] [--cuobjdump PATH] [--no-cuobjdump]
+  tests/bench/inspect.py WHEEL... [--rounds 3] [--cores 0,1] [--jetwheel PATH] [--cuobjdump PATH] [--no-cuobjdump]
 
 - bound: inflating the same members with the same zlib (tests/bench/inflate), and sha256sum of the file
 - usual: unzip to disk, and `cuobjdump --list-elf --list-ptx` of each library
@@ -62,12 +62,12 @@ def median(costs):
     return Cost(*(statistics.median(getattr(c, k) for c in costs) for k in ("cpu", "wall", "rss", "anon")))
 
 
-def build():
-    for folder in (ROOT, ROOT / "tests/bench/inflate"):
+def build(jetwheel):
+    for folder in (*(() if jetwheel else (ROOT,)), ROOT / "tests/bench/inflate"):
         subprocess.run([CARGO, "build", "--release", "--locked", "-q"], cwd=folder, check=True)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     bound = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "tests/bench/inflate/target"))
-    return target / "release/jetwheel", bound / "release/inflate"
+    return jetwheel or target / "release/jetwheel", bound / "release/inflate"
 
 
 def find_cuobjdump():
@@ -148,13 +148,15 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--cores", default="0,1", help="two cores, by number")
     p.add_argument("--cuobjdump", help="its path; default: from the Python index")
+    p.add_argument("--jetwheel", help="a built binary; default: cargo builds one")
     p.add_argument("--no-cuobjdump", action="store_true")
     o = p.parse_args()
     for tool in ("taskset", "unzip", "sha256sum"):
         if not shutil.which(tool):
             sys.exit("inspect.py needs %s" % tool)
     o.cuobjdump = None if o.no_cuobjdump else o.cuobjdump or find_cuobjdump()
-    jetwheel, inflate = build()
+    sys.stdout.reconfigure(line_buffering=True)
+    jetwheel, inflate = build(o.jetwheel)
     good = [measure(os.path.abspath(w), o, jetwheel, inflate) for w in o.wheels]
     sys.exit(0 if all(good) else 1)
 
