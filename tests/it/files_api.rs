@@ -206,7 +206,7 @@ fn an_edit_of_the_policy_is_in_force_at_the_next_request() {
     let file = stocked.target("robot");
     let page = "/robot/simple/demo/";
     let status = || {
-        let listed = get(&server.base, page, &[]).text().contains(".whl");
+        let listed = get(&server.base, page, &[]).text().contains("<a href");
         (get(&server.base, &file, &[]).status, listed)
     };
     assert_eq!(status(), (200, true));
