@@ -8,9 +8,9 @@ use fs_err as fs;
 use fs_err::os::unix::fs::OpenOptionsExt as _;
 use serde::Serialize;
 
-use super::{Answer, Console, Context, Format, Usage};
+use super::{Answer, Console, Context, Format, Usage, snapshot};
 use crate::digest::{HashingReader, Sha256};
-use crate::store::{self, Provenance, Put, Store};
+use crate::store::{self, Provenance, Put, SnapshotId, Store};
 use crate::wheel::{Facts, GpuClass, InspectOptions, ProjectName, WheelFilename, inspect_wheel_as};
 
 /// How deep folders are searched; deeper ones are a loop of mounts, not a collection of wheels.
@@ -38,6 +38,8 @@ struct Summary {
     added: Vec<Taken>,
     known: Vec<Taken>,
     refused: Vec<Refused>,
+    /// The snapshot that was made of it; none where nothing changed.
+    snapshot: Option<SnapshotId>,
 }
 
 #[derive(Debug, Serialize)]
@@ -101,6 +103,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             }
         }
     }
+    summary.snapshot = snapshot::after_change(context, "add")?;
     if context.format == Format::Json {
         context.console.print_json(&summary)?;
     } else {

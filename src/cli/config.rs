@@ -25,6 +25,10 @@ pub struct Config {
     pub network: Network,
     /// Address and port to serve on.
     pub listen: Option<String>,
+    /// What a device's URL without `@` stands for: `newest` (what is held now), `stable`, `candidate`, or a snapshot.
+    pub channel: Option<String>,
+    /// How many snapshots are kept, besides those that have a name or are named by a channel.
+    pub keep_snapshots: Option<usize>,
 }
 
 /// How upstreams are asked; what is absent is as built in.

@@ -24,6 +24,7 @@ mod quickstart;
 mod rebuild;
 mod resolve;
 mod serve;
+mod snapshot;
 mod sync;
 mod verify;
 
@@ -81,6 +82,8 @@ pub enum Command {
     Explain(explain::Arguments),
     /// Find a consistent, hashed set of wheels for a device
     Resolve(resolve::Arguments),
+    /// Freeze, list, compare and promote sets of wheels
+    Snapshot(snapshot::Arguments),
     /// List the known-bad combinations in force
     Advisories(advisories::Arguments),
     /// Check every byte of the store
@@ -147,6 +150,9 @@ impl Context {
             return Ok(Arc::clone(store));
         }
         let store = Arc::new(Store::open(&self.data)?);
+        if let Some(keep) = self.config.keep_snapshots {
+            store.set_keep_snapshots(keep);
+        }
         self.store = Some(Arc::clone(&store));
         Ok(store)
     }
@@ -177,6 +183,12 @@ impl Context {
 
 /// Reads a site's policy folder over the built-in tables.
 pub fn load_policy(dir: &Path) -> anyhow::Result<Policy> {
+    let files = read_policy(dir)?;
+    Policy::with_site(&files).map_err(|error| Usage(format!("{}/{error}", dir.display())).into())
+}
+
+/// The files of a policy folder: names relative to it, and texts.
+fn read_policy(dir: &Path) -> anyhow::Result<Vec<(String, String)>> {
     let mut files = Vec::new();
     for (folder, prefix) in [(dir.to_owned(), ""), (dir.join("advisories"), "advisories/")] {
         if !folder.is_dir() {
@@ -202,7 +214,7 @@ pub fn load_policy(dir: &Path) -> anyhow::Result<Policy> {
             files.push((format!("{prefix}{name}"), text));
         }
     }
-    Policy::with_site(&files).map_err(|error| Usage(format!("{}/{error}", dir.display())).into())
+    Ok(files)
 }
 
 /// Runs a command.
@@ -217,6 +229,7 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Serve(arguments) => serve::run(&arguments, context),
         Command::Explain(arguments) => explain::run(&arguments, context),
         Command::Resolve(arguments) => resolve::run(&arguments, context),
+        Command::Snapshot(arguments) => snapshot::run(&arguments, context),
         Command::Advisories(arguments) => advisories::run(&arguments, context),
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),

@@ -80,6 +80,34 @@ pub enum Error {
     /// No file with that digest is known.
     #[error("no file with sha256 {0} is known")]
     Unknown(Sha256),
+    /// No snapshot, and no channel that names one.
+    #[error("there is no snapshot {asked:?}; `jetwheel snapshot list` shows those that there are")]
+    NoSnapshot {
+        /// What was asked for.
+        asked: String,
+    },
+    /// A name that a snapshot cannot have.
+    #[error("a snapshot cannot be named {name:?}: {found}")]
+    SnapshotName {
+        /// The name, cut after 80 characters.
+        name: String,
+        /// Why not.
+        found: &'static str,
+    },
+    /// A snapshot that is not to be removed.
+    #[error("the channel {channel} names the snapshot {snapshot}: promote another one first")]
+    SnapshotInUse {
+        /// The snapshot.
+        snapshot: String,
+        /// The channel.
+        channel: &'static str,
+    },
+    /// A channel that has nowhere to go back to.
+    #[error("the channel {channel} named no other snapshot before that is still kept")]
+    NothingBefore {
+        /// The channel.
+        channel: &'static str,
+    },
 }
 
 impl Error {

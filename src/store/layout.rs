@@ -9,6 +9,8 @@
 //! catalogue/                       sled; can be made anew from the sidecars
 //! CLEAN                            what the catalogue held when it was last closed; absent while it is written to
 //! spool/                           temporary files, swept at open
+//! snapshots/<id>.json              frozen lists of files, never changed
+//! channels/<name>.json             which snapshot a channel names
 //! quarantine/                      damaged blobs that `verify --repair` moved aside
 //! incidents.jsonl                  what upstreams and disks did wrong, one JSON object a line
 //! ```
@@ -18,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::Error;
+use super::{Error, SnapshotId};
 use crate::digest::Sha256;
 
 /// Version of the data folder's layout that this program reads and writes.
@@ -58,6 +60,22 @@ impl Layout {
         self.dir.join("incidents.jsonl")
     }
 
+    pub(super) fn snapshots(&self) -> PathBuf {
+        self.dir.join("snapshots")
+    }
+
+    pub(super) fn snapshot(&self, id: &SnapshotId) -> PathBuf {
+        self.snapshots().join(format!("{id}.json"))
+    }
+
+    pub(super) fn channels(&self) -> PathBuf {
+        self.dir.join("channels")
+    }
+
+    pub(super) fn channel(&self, name: &str) -> PathBuf {
+        self.channels().join(format!("{name}.json"))
+    }
+
     pub(super) fn blobs(&self) -> PathBuf {
         self.dir.join("blobs/sha256")
     }
@@ -94,7 +112,7 @@ impl Layout {
                 }
             }
         }
-        for made in [&spool, &layout.blobs()] {
+        for made in [&spool, &layout.blobs(), &layout.snapshots(), &layout.channels()] {
             fs::create_dir_all(made).map_err(Error::io(made))?;
         }
         sync_folder(&layout.dir.join("blobs"))?;
@@ -181,7 +199,21 @@ impl Layout {
 }
 
 /// Verbs that open the store, for the note in the lock file.
-const VERBS: [&str; 8] = ["add", "sync", "serve", "explain", "resolve", "verify", "rebuild", "quickstart"];
+const VERBS: [&str; 13] = [
+    "add",
+    "sync",
+    "serve",
+    "explain",
+    "resolve",
+    "verify",
+    "rebuild",
+    "quickstart",
+    "snapshot",
+    "export",
+    "import",
+    "inventory",
+    "gc",
+];
 
 /// Writes a file so that it is there whole, or not at all, whenever the power goes.
 ///

@@ -6,6 +6,7 @@
 //! worst a blob without a sidecar, or a sidecar ahead of its row; the next open makes up for the latter.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use fs_err as fs;
@@ -23,12 +24,17 @@ mod recover;
 mod repair;
 mod revision;
 mod sidecar;
+mod snapshot;
 mod verify;
 mod write;
 
 pub use error::Error;
 pub use incident::{Incident, IncidentKind};
 pub use listing::Listed;
+pub use snapshot::{
+    CHANNELS, Channel, FilesByProject, NewSnapshot, NotASnapshotId, Origin, PolicyFile, Snapshot,
+    SnapshotFile, SnapshotHead, SnapshotId,
+};
 pub use verify::{Fetch, Finding, FindingKind, Report};
 
 use catalogue::record::{Counts, Light, counts_key, parse_file_key, pin_key, project_prefix, url_key};
@@ -89,6 +95,9 @@ pub struct Recovery {
     pub unreadable: Vec<Sha256>,
 }
 
+/// How many snapshots are kept unless the configuration says otherwise.
+const KEEP_SNAPSHOTS: usize = 50;
+
 /// The store of one data folder, which no other process can open meanwhile.
 #[derive(Debug)]
 pub struct Store {
@@ -98,6 +107,10 @@ pub struct Store {
     writer: Mutex<Writer>,
     revisions: Revisions,
     recovery: Mutex<Option<Recovery>>,
+    /// The heads of all snapshots, and where the channels point.
+    snapshots: Mutex<snapshot::Index>,
+    /// How many snapshots are kept.
+    keep_snapshots: AtomicUsize,
     /// Whoever reads or writes the log of incidents takes turns by this.
     incidents: Mutex<()>,
     /// Dropped last: whoever comes next finds all written.
@@ -112,11 +125,14 @@ impl Store {
         let (layout, lock) = Layout::claim(dir)?;
         let (catalogue, recovery) = recover::open(&layout)?;
         let writer = Mutex::new(Writer::new(&layout));
+        let snapshots = Mutex::new(snapshot::Index::read(&layout)?);
         let store = Self {
             catalogue: RwLock::new(Some(catalogue)),
             writer,
             revisions: Revisions::starting_now(),
             recovery: Mutex::new(None),
+            snapshots,
+            keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
             incidents: Mutex::new(()),
             layout,
             _lock: lock,

@@ -104,6 +104,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         dry_run: arguments.dry_run,
     };
     let report = pass(request, Means { store, policy, client }, context)?;
+    if !report.dry_run {
+        super::snapshot::after_change(context, "sync")?;
+    }
     answer(&report, context)
 }
 

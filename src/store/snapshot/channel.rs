@@ -1,0 +1,102 @@
+//! Channels: names that point to a snapshot, and are moved in one step.
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+
+use super::SnapshotId;
+use crate::store::layout::{Layout, write_durably};
+use crate::store::{Error, Store, locked, recover};
+
+/// The channels that there are.
+pub const CHANNELS: [&str; 2] = ["candidate", "stable"];
+
+/// How many snapshots a channel remembers to have named.
+const LONGEST_HISTORY: usize = 50;
+
+/// Where a channel points: the JSON of `channels/<name>.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Channel {
+    /// The snapshot that it names.
+    pub current: SnapshotId,
+    /// Those that it named before, oldest first; `rollback` goes to the last.
+    pub history: Vec<SnapshotId>,
+    /// When it was moved, RFC 3339 in UTC, as the machine's clock said.
+    pub moved: String,
+}
+
+impl Channel {
+    /// Reads a channel's file; none where the channel was never moved. One that is damaged names nothing.
+    pub(super) fn read(layout: &Layout, name: &str) -> Result<Option<Self>, Error> {
+        match recover::read_bounded(&layout.channel(name)) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)
+                .map_err(
+                    |error| tracing::error!(channel = name, %error, "its file is damaged: promote it anew"),
+                )
+                .ok()),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Store {
+    /// Where the channels point.
+    pub fn channels(&self) -> Vec<(&'static str, Channel)> {
+        locked(&self.snapshots).channels.iter().map(|(name, channel)| (*name, channel.clone())).collect()
+    }
+
+    /// Points a channel to a snapshot: durable, and in force for the next request, when this returns.
+    pub fn promote(&self, channel: &str, id: &SnapshotId) -> Result<(), Error> {
+        let mut index = locked(&self.snapshots);
+        if !index.heads.contains_key(id) {
+            return Err(Error::NoSnapshot { asked: id.to_string() });
+        }
+        let name = known(channel)?;
+        let mut history = Vec::new();
+        if let Some(before) = index.channels.get(name) {
+            if before.current == *id {
+                return Ok(());
+            }
+            history.clone_from(&before.history);
+            history.push(before.current.clone());
+            history.drain(..history.len().saturating_sub(LONGEST_HISTORY));
+        }
+        let moved = jiff::Timestamp::now().to_string();
+        let channel = Channel { current: id.clone(), history, moved };
+        self.write_channel(name, &channel)?;
+        index.channels.insert(name, channel);
+        Ok(())
+    }
+
+    /// Points a channel to the snapshot that it named before; yields which one.
+    pub fn rollback(&self, channel: &str) -> Result<SnapshotId, Error> {
+        let mut index = locked(&self.snapshots);
+        let name = known(channel)?;
+        let mut history = index.channels.get(name).map(|channel| channel.history.clone()).unwrap_or_default();
+        let current = loop {
+            match history.pop() {
+                Some(id) if index.heads.contains_key(&id) => break id,
+                Some(_expired) => {}
+                None => return Err(Error::NothingBefore { channel: name }),
+            }
+        };
+        let moved = jiff::Timestamp::now().to_string();
+        let channel = Channel { current: current.clone(), history, moved };
+        self.write_channel(name, &channel)?;
+        index.channels.insert(name, channel);
+        Ok(current)
+    }
+
+    fn write_channel(&self, name: &str, channel: &Channel) -> Result<(), Error> {
+        let mut text = serde_json::to_vec_pretty(channel).expect("strings and lists are always JSON");
+        text.push(b'\n');
+        let path = self.layout.channel(name);
+        fs::create_dir_all(self.layout.channels()).map_err(Error::io(&path))?;
+        write_durably(&self.layout.spool(), &path, &text)
+    }
+}
+
+fn known(channel: &str) -> Result<&'static str, Error> {
+    let known = CHANNELS.into_iter().find(|known| *known == channel);
+    known.ok_or_else(|| Error::NoSnapshot { asked: channel.chars().take(80).collect() })
+}
