@@ -61,6 +61,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         let server = Server::bind(listen, store, policies, Limits::default())
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
+        let server = match &context.config.channel {
+            Some(channel) => server.with_channel(channel.clone()),
+            None => server,
+        };
         // The mirror serves all the same: other commands then find the store in use.
         if let Err(error) = forward::listen(&context.data, &store_for_commands) {
             tracing::warn!(%error, "commands beside this server cannot be run in it");

@@ -9,6 +9,7 @@ use super::in_force::InForce;
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::State;
+use super::view::View;
 use crate::policy::{Candidate, explain, judge};
 use crate::wheel::ProjectName;
 
@@ -16,14 +17,15 @@ use crate::wheel::ProjectName;
 pub(super) async fn project(
     state: &Arc<State>,
     in_force: &Arc<InForce>,
-    device: &str,
+    view: &View,
     project: ProjectName,
 ) -> Result<Reply, Refusal> {
-    let id = in_force.device(device)?.id.clone();
-    let in_force = Arc::clone(in_force);
+    let id = in_force.device(&view.device)?.id.clone();
+    let (in_force, view) = (Arc::clone(in_force), view.clone());
     let json = state
         .blocking(move |state| {
-            let rows = state.store.rows(&project)?;
+            let mut rows = state.store.rows(&project)?;
+            rows.retain(|row| view.shows(&project, &row.facts.file, &row.facts.sha256));
             if rows.is_empty() {
                 return Err(state.no_such_project(&project)?);
             }

@@ -12,6 +12,7 @@ use super::range::{self, Span};
 use super::refusal::{NotForDevice, Refusal};
 use super::reply::Reply;
 use super::state::State;
+use super::view::View;
 use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, judge};
 use crate::store::{self, Row};
@@ -48,12 +49,12 @@ pub(super) struct KnownFile {
 pub(super) async fn wheel(
     state: &Arc<State>,
     in_force: &Arc<InForce>,
-    device: &str,
+    view: &View,
     sha256: Sha256,
     filename: String,
     asked: Asked,
 ) -> Result<Reply, Refusal> {
-    let file = admitted(state, in_force, device, sha256, &filename).await?;
+    let file = admitted(state, in_force, view, sha256, &filename).await?;
     let etag = format!("\"{sha256}\"");
     if range::names(asked.if_none_match.as_deref(), &etag) {
         return Ok(with_headers(Reply::empty(StatusCode::NOT_MODIFIED), &etag));
@@ -73,12 +74,12 @@ pub(super) async fn wheel(
 pub(super) async fn metadata(
     state: &Arc<State>,
     in_force: &Arc<InForce>,
-    device: &str,
+    view: &View,
     sha256: Sha256,
     filename: String,
     asked: Asked,
 ) -> Result<Reply, Refusal> {
-    let file = admitted(state, in_force, device, sha256, &filename).await?;
+    let file = admitted(state, in_force, view, sha256, &filename).await?;
     let bytes = state.blocking(move |state| Ok(state.store.metadata(&sha256)?)).await?;
     let Some(bytes) = bytes.map(Bytes::from) else {
         return Err(Refusal::NotHeld {
@@ -124,11 +125,11 @@ fn span(asked: &Asked, etag: &str, size: u64) -> Result<(StatusCode, u64, u64), 
 async fn admitted(
     state: &Arc<State>,
     in_force: &Arc<InForce>,
-    device: &str,
+    view: &View,
     sha256: Sha256,
     filename: &str,
 ) -> Result<Arc<KnownFile>, Refusal> {
-    let profile = in_force.device(device)?;
+    let profile = in_force.device(&view.device)?;
     let key = (profile.id.clone(), sha256, filename.to_owned());
     let fresh = |file: &Arc<KnownFile>| {
         file.made_from == (state.store.project_revision(&file.project), in_force.generation)
@@ -139,6 +140,9 @@ async fn admitted(
         let in_force = Arc::clone(in_force);
         state.blocking(move |state| look_up(state, &in_force, key)).await?
     };
+    if !view.shows(&file.project, filename, &sha256) {
+        return Err(Refusal::NoSuchFile);
+    }
     if let Some(why) = &file.refused {
         return Err(Refusal::NotForDevice(Box::new(why.clone())));
     }

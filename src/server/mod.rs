@@ -35,6 +35,7 @@ mod reply;
 mod router;
 mod simple;
 pub(crate) mod state;
+mod view;
 mod watched;
 
 pub use in_force::{Load, PolicySource};
@@ -95,6 +96,14 @@ impl Server {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
         Ok(Self { listener, state: Arc::new(state::State::new(store, policies)), limits })
+    }
+
+    /// Sets what a device's URL without `@` stands for: a channel, or the name or id of a snapshot. Unless this is called, it
+    /// is what the store holds now.
+    #[must_use]
+    pub fn with_channel(self, channel: String) -> Self {
+        self.state.views.set_channel(channel);
+        self
     }
 
     /// The address, with the real port where 0 was asked for.

@@ -37,6 +37,17 @@ pub(super) enum Refusal {
         /// Known ids like it.
         nearest: Vec<String>,
     },
+    /// A snapshot that is not there.
+    #[error("there is no snapshot or channel {asked:?}{}", proposals(.nearest, "; the nearest known ones are "))]
+    NoSuchSnapshot {
+        /// What was asked for, cut.
+        asked: String,
+        /// Known ones like it.
+        nearest: Vec<String>,
+    },
+    /// A channel that was never moved.
+    #[error("the channel {0} names no snapshot yet; jetwheel snapshot promote ID --channel {0} does that")]
+    NothingInChannel(String),
     /// A text that names no project.
     #[error("{:?} is no name of a project", cut(.0))]
     NotAProject(String),
@@ -130,6 +141,8 @@ impl Refusal {
             Self::NotForDevice(_) => StatusCode::FORBIDDEN,
             Self::NoSuchPage
             | Self::NoSuchDevice { .. }
+            | Self::NoSuchSnapshot { .. }
+            | Self::NothingInChannel(_)
             | Self::NotAProject(_)
             | Self::NoSuchProject { .. }
             | Self::NoSuchFile

@@ -78,19 +78,28 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,
         Route::Moved(to) => Ok(Reply::moved(&to)),
-        Route::Projects { device } => simple::projects(state, in_force, &device, page_asked(headers)?).await,
+        Route::Projects { device } => {
+            let view = &state.view(&device).await?;
+            simple::projects(state, in_force, view, page_asked(headers)?).await
+        }
         Route::Project { device, project } => {
-            simple::project(state, in_force, &device, project, page_asked(headers)?).await
+            let view = &state.view(&device).await?;
+            simple::project(state, in_force, view, project, page_asked(headers)?).await
         }
         Route::Wheel { device, sha256, filename } => {
             let asked = file_asked(&parts.method, headers);
-            files::wheel(state, in_force, &device, sha256, filename, asked).await
+            let view = &state.view(&device).await?;
+            files::wheel(state, in_force, view, sha256, filename, asked).await
         }
         Route::Metadata { device, sha256, filename } => {
             let asked = file_asked(&parts.method, headers);
-            files::metadata(state, in_force, &device, sha256, filename, asked).await
+            let view = &state.view(&device).await?;
+            files::metadata(state, in_force, view, sha256, filename, asked).await
         }
-        Route::Explain { device, project } => explain::project(state, in_force, &device, project).await,
+        Route::Explain { device, project } => {
+            let view = &state.view(&device).await?;
+            explain::project(state, in_force, view, project).await
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::range;
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::{Page, PageKey, State};
+use super::view::View;
 use crate::digest::Sha256;
 use crate::policy::DeviceProfile;
 use crate::simple::{
@@ -47,16 +48,19 @@ pub(super) struct Asked {
 pub(super) async fn projects(
     state: &Arc<State>,
     in_force: &Arc<InForce>,
-    device: &str,
+    view: &View,
     asked: Asked,
 ) -> Result<Reply, Refusal> {
-    let id = in_force.device(device)?.id.clone();
+    let id = view.key(&in_force.device(&view.device)?.id);
+    let projects = view.projects();
     let key = PageKey { device: id, project: None, form: asked.form, gzip: asked.gzip };
     // The list does not depend on the policy.
     let made_from = (state.store.revision(), 0);
     let page = page(state, key, made_from, |state| {
-        let names = state.store.projects(true)?;
-        Ok(Made::List(names))
+        Ok(Made::List(match projects {
+            Some(projects) => projects,
+            None => state.store.projects(true)?,
+        }))
     });
     Ok(reply(&asked, &*page.await?))
 }
@@ -68,21 +72,22 @@ pub(super) async fn projects(
 pub(super) async fn project(
     state: &Arc<State>,
     in_force: &Arc<InForce>,
-    device: &str,
+    view: &View,
     project: ProjectName,
     asked: Asked,
 ) -> Result<Reply, Refusal> {
-    let id = in_force.device(device)?.id.clone();
+    let id = in_force.device(&view.device)?.id.clone();
     let made_from = (state.store.project_revision(&project), in_force.generation);
     let key =
-        PageKey { device: id.clone(), project: Some(project.clone()), form: asked.form, gzip: asked.gzip };
-    let in_force = Arc::clone(in_force);
+        PageKey { device: view.key(&id), project: Some(project.clone()), form: asked.form, gzip: asked.gzip };
+    let (in_force, view) = (Arc::clone(in_force), view.clone());
     let page = page(state, key, made_from, move |state| {
-        let files = state.store.listing(&project)?;
+        let mut files = state.store.listing(&project)?;
+        files.retain(|file| view.shows(&project, &file.file, &file.sha256));
         if files.is_empty() {
             return Err(state.no_such_project(&project)?);
         }
-        project_page(state, project, files, in_force.device(&id)?, &in_force).map(Made::Page)
+        project_page(state, project, files, &view, in_force.device(&id)?, &in_force).map(Made::Page)
     });
     Ok(reply(&asked, &*page.await?))
 }
@@ -180,17 +185,18 @@ fn project_page(
     state: &State,
     project: ProjectName,
     files: Vec<Listed>,
+    view: &View,
     device: &DeviceProfile,
     in_force: &InForce,
 ) -> Result<ProjectPage, Refusal> {
     let count = files.len();
     let mut listed: Vec<Listed> = Vec::with_capacity(count);
     let mut by_name: HashMap<String, usize> = HashMap::with_capacity(count);
-    let mut refused: Option<String> = None;
+    let mut refused: Vec<String> = Vec::new();
     for file in files {
         let verdict = state.verdict(&file.sha256, &file.file, device, in_force)?;
         if !verdict.listed {
-            refused.get_or_insert_with(|| format!("{}: {}", file.file, verdict.why));
+            refused.push(format!("{}: {}", file.file, verdict.why));
             continue;
         }
         // Without METADATA no `.metadata` could be served, and no installer can use the wheel.
@@ -206,8 +212,11 @@ fn project_page(
             }
         }
     }
-    let status =
-        listed.is_empty().then(|| ("active".to_owned(), Some(why_empty(count, &device.id, refused))));
+    let status = match view.note(&refused) {
+        _ if listed.is_empty() => Some(why_empty(count, &device.id, refused.into_iter().next())),
+        note => note,
+    };
+    let status = status.map(|why| ("active".to_owned(), Some(why)));
     Ok(ProjectPage { name: Some(project), files: listed.into_iter().map(link).collect(), status })
 }
 

@@ -10,6 +10,7 @@ use super::files::KnownFile;
 use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
 use super::refusal::{Refusal, cut};
+use super::view::Views;
 use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, judge};
 use crate::store::{self, Store};
@@ -29,6 +30,7 @@ const VERDICTS_WEIGHT: usize = 16 << 20;
 pub(super) struct State {
     pub(super) store: Arc<Store>,
     pub(super) policies: PolicySource,
+    pub(super) views: Views,
     pub(super) pages: Lru<PageKey, Arc<Page>>,
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
     verdicts: Lru<(String, Sha256, String), Arc<FileVerdict>>,
@@ -73,6 +75,7 @@ impl State {
         Self {
             store,
             policies,
+            views: Views::new(),
             pages: Lru::new(PAGES_WEIGHT),
             files: Lru::new(FILES_WEIGHT),
             verdicts: Lru::new(VERDICTS_WEIGHT),
@@ -189,14 +192,17 @@ const PROPOSED: usize = 3;
 
 /// The names most like that one, best first: a third of the letters may differ.
 pub(crate) fn nearest(name: &str, known: &[ProjectName]) -> Vec<String> {
+    nearest_words(name, known.iter().map(ProjectName::as_str))
+}
+
+/// As [`nearest`], of any words.
+pub(super) fn nearest_words<'w>(name: &str, known: impl Iterator<Item = &'w str>) -> Vec<String> {
     let name: Vec<u8> = name.bytes().take(64).collect();
     let most = name.len().div_ceil(3);
-    let mut found: Vec<(usize, &ProjectName)> = known
-        .iter()
-        .filter_map(|known| Some((distance(&name, known.as_str().as_bytes(), most)?, known)))
-        .collect();
+    let mut found: Vec<(usize, &str)> =
+        known.filter_map(|known| Some((distance(&name, known.as_bytes(), most)?, known))).collect();
     found.sort();
-    found.into_iter().take(PROPOSED).map(|(_, name)| name.to_string()).collect()
+    found.into_iter().take(PROPOSED).map(|(_, name)| name.to_owned()).collect()
 }
 
 /// The edit distance (Levenshtein) of two names, if it is at most `most`.
