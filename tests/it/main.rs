@@ -15,6 +15,7 @@ mod pip_uv;
 mod policy;
 mod resolve;
 mod simple_api;
+mod snapshot;
 mod store;
 mod sync;
 mod tidy;

@@ -1,0 +1,245 @@
+//! Snapshots and channels, by the command line and over HTTP.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use jetwheel::digest::Sha256;
+use jetwheel::store::{NewSnapshot, Provenance, Store};
+
+use crate::support::http::{self, get};
+use crate::support::mirror::Mirror;
+use crate::support::{jetwheel, make_wheels};
+
+const JSON: &[(&str, &str)] = &[("Accept", "application/vnd.pypi.simple.v1+json")];
+const ORIN: &str = "orin-jp6.2";
+
+/// Builds one wheel for Orin; yields where it lies.
+pub(crate) fn wheel(folder: &Path, project: &str, version: &str, note: &str) -> PathBuf {
+    fs_err::create_dir_all(folder).unwrap();
+    let filename = format!("{project}-{version}-cp310-cp310-linux_aarch64.whl");
+    let spec = serde_json::json!({
+        "filename": filename,
+        "files": {format!("{project}/note.txt"): note},
+        "elfs": [{"path": format!("{project}/_C.so"), "needed": ["libcudart.so.12"], "fatbins": [["sm_87"]]}],
+    });
+    make_wheels(&serde_json::json!([spec]), folder);
+    folder.join(filename)
+}
+
+/// Runs a command to its end; yields its exit code and what it printed as JSON.
+pub(crate) fn json(command: &mut Command) -> (i32, serde_json::Value) {
+    let output = command.args(["--format", "json"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let json = if text.trim().is_empty() {
+        said.as_ref().into()
+    } else {
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{said}"))
+    };
+    (output.status.code().unwrap(), json)
+}
+
+/// Adds wheels; yields the snapshot that was made of it.
+pub(crate) fn add(data: &Path, wheels: &[&Path]) -> Option<String> {
+    let (code, answer) = json(jetwheel(data).arg("add").args(wheels));
+    assert_eq!(code, 0, "{answer}");
+    answer["snapshot"].as_str().map(str::to_owned)
+}
+
+/// The file names on a project's page.
+fn files(base: &str, device: &str, project: &str) -> Vec<String> {
+    let answer = get(base, &format!("/{device}/simple/{project}/"), JSON);
+    if answer.status == 404 {
+        return Vec::new();
+    }
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let page = answer.json();
+    let names = page["files"].as_array().unwrap().iter();
+    let mut names: Vec<String> = names.map(|file| file["filename"].as_str().unwrap().to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn every_change_is_frozen_and_old_snapshots_are_served_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, input) = (dir.path().join("data"), dir.path().join("in"));
+    let one = wheel(&input, "demo", "1.0", "");
+    let two = wheel(&input, "demo", "2.0", "");
+    let other = wheel(&input, "other", "1.0", "");
+    let first = add(&data, &[&one]).unwrap();
+    assert_eq!(add(&data, &[&one]), None, "nothing changed");
+    let second = add(&data, &[&two, &other]).unwrap();
+    assert!(first < second);
+
+    let (code, list) = json(jetwheel(&data).args(["snapshot", "list"]));
+    assert_eq!(code, 0);
+    let ids: Vec<_> = list["snapshots"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect();
+    assert_eq!(ids, [first.clone(), second.clone()]);
+    assert_eq!(list["snapshots"][1]["count"], 3);
+    assert_eq!(list["channels"]["candidate"]["current"], second.as_str());
+    let (_, shown) = json(jetwheel(&data).args(["snapshot", "show", &first]));
+    let digest = Sha256::of(&fs_err::read(&one).unwrap()).to_string();
+    assert_eq!(shown["files"][0]["sha256"], digest.as_str());
+    let (_, diff) = json(jetwheel(&data).args(["snapshot", "diff", &first, &second]));
+    let names = |list: &str| -> Vec<_> {
+        diff[list].as_array().unwrap().iter().map(|file| file["file"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("added"), ["demo-2.0-cp310-cp310-linux_aarch64.whl", "other-1.0-cp310-cp310-linux_aarch64.whl"]);
+    assert!(names("gone").is_empty() && names("changed").is_empty());
+    let (_, back) = json(jetwheel(&data).args(["snapshot", "diff", &second, &first]));
+    assert_eq!(back["gone"].as_array().unwrap().len(), 2);
+
+    let mirror = Mirror::serving(&data);
+    let base = mirror.url("");
+    assert_eq!(files(&base, ORIN, "demo").len(), 2);
+    let frozen = format!("{ORIN}@{first}");
+    assert_eq!(files(&base, &frozen, "demo"), ["demo-1.0-cp310-cp310-linux_aarch64.whl"]);
+    assert!(files(&base, &frozen, "other").is_empty());
+    let projects = get(&base, &format!("/{frozen}/simple/"), JSON).json();
+    assert_eq!(projects["projects"], serde_json::json!([{"name": "demo"}]));
+    let wheel = format!("/{frozen}/files/{digest}/demo-1.0-cp310-cp310-linux_aarch64.whl");
+    assert_eq!(get(&base, &wheel, &[]).body, fs_err::read(&one).unwrap());
+    let later = Sha256::of(&fs_err::read(&two).unwrap());
+    let wheel = format!("/{frozen}/files/{later}/demo-2.0-cp310-cp310-linux_aarch64.whl");
+    assert_eq!(get(&base, &wheel, &[]).status, 404);
+
+    // Channels move in one step, beside the running server, and take effect at the next request.
+    assert!(get(&base, &format!("/{ORIN}@stable/simple/demo/"), JSON).text().contains("promote"));
+    let (code, moved) = json(jetwheel(&data).args(["snapshot", "promote", &first]));
+    assert_eq!((code, &moved["channel"], &moved["before"]), (0, &"stable".into(), &serde_json::Value::Null));
+    assert_eq!(files(&base, &format!("{ORIN}@stable"), "demo").len(), 1);
+    let (_, moved) = json(jetwheel(&data).args(["snapshot", "promote"]));
+    assert_eq!((&moved["snapshot"], &moved["before"]), (&second.as_str().into(), &first.as_str().into()));
+    assert_eq!(files(&base, &format!("{ORIN}@stable"), "demo").len(), 2);
+    let (code, moved) = json(jetwheel(&data).args(["snapshot", "rollback"]));
+    assert_eq!((code, &moved["snapshot"]), (0, &first.as_str().into()));
+    assert_eq!(files(&base, &format!("{ORIN}@stable"), "demo").len(), 1);
+    assert_eq!(json(jetwheel(&data).args(["snapshot", "rollback"])).0, 1, "nothing before it");
+    assert_eq!(json(jetwheel(&data).args(["snapshot", "promote", "nonsense"])).0, 2);
+
+    // Names.
+    let (code, made) = json(jetwheel(&data).args(["snapshot", "create", "--name", "before-2.0"]));
+    assert_eq!((code, &made["name"]), (0, &"before-2.0".into()));
+    assert_eq!(files(&base, &format!("{ORIN}@before-2.0"), "demo").len(), 2);
+    for bad in ["before-2.0", "stable", "newest", "../x", "20261130T075300Z-1"] {
+        assert_eq!(json(jetwheel(&data).args(["snapshot", "create", "--name", bad])).0, 2, "{bad}");
+    }
+    let unknown = get(&base, &format!("/{ORIN}@before-2.1/simple/demo/"), JSON);
+    assert_eq!(unknown.status, 404);
+    assert!(unknown.text().contains("before-2.0"), "{}", unknown.text());
+}
+
+/// Case C23: an upstream lists other bytes under a name that it had. Here both are taken in, as an explicit rule would.
+#[test]
+fn old_bytes_stay_in_old_snapshots() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let old = wheel(&dir.path().join("old"), "demo", "1.0", "old");
+    let new = wheel(&dir.path().join("new"), "demo", "1.0", "new");
+    let first = add(&data, &[&old]).unwrap();
+    let second = add(&data, &[&new]).unwrap();
+    let mirror = Mirror::serving(&data);
+    for (selector, seen) in [(format!("@{first}"), &old), (format!("@{second}"), &old), (String::new(), &old)] {
+        let page = get(&mirror.url(""), &format!("/{ORIN}{selector}/simple/demo/"), JSON).json();
+        assert_eq!(page["files"].as_array().unwrap().len(), 1);
+        let digest = Sha256::of(&fs_err::read(seen).unwrap()).to_string();
+        assert_eq!(page["files"][0]["hashes"]["sha256"], digest.as_str(), "{selector}");
+        let url = format!("/{ORIN}{selector}/files/{digest}/demo-1.0-cp310-cp310-linux_aarch64.whl");
+        assert_eq!(get(&mirror.url(""), &url, &[]).body, fs_err::read(seen).unwrap());
+    }
+}
+
+#[test]
+fn a_later_advisory_hides_what_a_snapshot_lists_and_diff_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, policies) = (dir.path().join("data"), dir.path().join("policies"));
+    fs_err::create_dir_all(policies.join("advisories")).unwrap();
+    let (one, two) = (wheel(dir.path(), "demo", "1.0", ""), wheel(dir.path(), "demo", "2.0", ""));
+    let id = add(&data, &[&one, &two]).unwrap();
+    let advisory = "[[advisory]]\nid = \"X-1\"\nproject = \"demo\"\nversions = \">=2\"\ndevices = [\"orin-*\"]\n\
+        action = \"refuse\"\ntext = \"computes wrongly\"\nsources = [\"https://bugs.example/1\"]\n";
+    fs_err::write(policies.join("advisories/x.toml"), advisory).unwrap();
+
+    let (code, diff) = json(
+        jetwheel(&data).arg("--policies").arg(&policies).args(["snapshot", "diff", &id, "live", "-d", ORIN]),
+    );
+    assert_eq!(code, 0, "{diff}");
+    let verdict = &diff["verdicts"][0];
+    assert_eq!((&verdict["from"], &verdict["to"]), (&"admit".into(), &"refuse".into()), "{diff}");
+    assert_eq!(diff["verdicts"].as_array().unwrap().len(), 1);
+
+    let store = std::sync::Arc::new(Store::open(&data).unwrap());
+    let load = |dir: &Path| jetwheel::cli::load_policy(dir).map_err(|error| error.to_string());
+    let source = jetwheel::server::PolicySource::folder(policies, Box::new(load)).unwrap();
+    let server = http::InProcess::with(store, source, jetwheel::server::Limits::default());
+    let page = get(&server.base, &format!("/{ORIN}@{id}/simple/demo/"), JSON).json();
+    assert_eq!(page["files"].as_array().unwrap().len(), 1);
+    let note = page["project-status"]["reason"].as_str().unwrap();
+    assert!(note.contains("demo-2.0") && note.contains("computes wrongly"), "{note}");
+}
+
+#[test]
+fn the_configuration_says_what_a_plain_url_stands_for_and_how_many_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let config = dir.path().join("jetwheel.toml");
+    fs_err::write(&config, "channel = \"stable\"\nkeep_snapshots = 3\n").unwrap();
+    let configured = || {
+        let mut command = jetwheel(&data);
+        command.arg("--config").arg(&config);
+        command
+    };
+    let first = wheel(dir.path(), "demo", "0.0", "");
+    add(&data, &[&first]);
+    json(configured().args(["snapshot", "create", "--name", "kept"]));
+    json(configured().args(["snapshot", "promote"]));
+    for number in 1..6 {
+        let next = wheel(dir.path(), "demo", &format!("{number}.0"), "");
+        let (code, answer) = json(configured().arg("add").arg(&next));
+        assert_eq!(code, 0, "{answer}");
+    }
+    let (_, list) = json(jetwheel(&data).args(["snapshot", "list"]));
+    let snapshots = list["snapshots"].as_array().unwrap();
+    // Three, and the one that has a name and is stable.
+    assert_eq!(snapshots.len(), 4, "{list}");
+    assert_eq!((&snapshots[0]["name"], &snapshots[0]["channels"]), (&"kept".into(), &serde_json::json!(["stable"])));
+
+    let store = std::sync::Arc::new(Store::open(&data).unwrap());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let policy = jetwheel::server::PolicySource::fixed(jetwheel::policy::Policy::builtin());
+    let any = "127.0.0.1:0".parse().unwrap();
+    let limits = jetwheel::server::Limits::default();
+    let server = runtime.block_on(jetwheel::server::Server::bind(any, store, policy, limits)).unwrap();
+    let server = server.with_channel("stable".to_owned());
+    let base = format!("http://{}", server.address().unwrap());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = runtime.spawn(server.run(async { drop(stopped.await) }));
+    assert_eq!(files(&base, ORIN, "demo").len(), 1);
+    assert_eq!(files(&base, &format!("{ORIN}@newest"), "demo").len(), 6);
+    drop(stop);
+    runtime.block_on(running).unwrap();
+}
+
+/// A clock that was set back must not put a new snapshot before an old one.
+#[test]
+fn snapshots_of_a_damaged_folder_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let id = add(&data, &[&wheel(dir.path(), "demo", "1.0", "")]).unwrap();
+    let path = data.join(format!("snapshots/{id}.json"));
+    let mut bytes = fs_err::read(&path).unwrap();
+    let place = bytes.len() - 20;
+    bytes[place] ^= 1;
+    fs_err::write(&path, &bytes).unwrap();
+    let (code, answer) = json(jetwheel(&data).args(["snapshot", "show", &id]));
+    assert_eq!(code, 3);
+    assert!(answer.as_str().unwrap().contains("checksum") || answer.as_str().unwrap().contains("column"), "{answer}");
+    // Nothing of it is needed to make another.
+    let store = Store::open(&data).unwrap();
+    let new = NewSnapshot { reason: "create".to_owned(), always: true, ..NewSnapshot::default() };
+    let next = store.take_snapshot(&new).unwrap().unwrap();
+    assert!(next > id.parse().unwrap());
+    assert_eq!(store.snapshot(&next).unwrap().files.len(), 1);
+    assert_eq!(Provenance::default().upstream, "");
+}
