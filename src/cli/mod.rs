@@ -19,6 +19,7 @@ mod detect;
 mod devices;
 mod explain;
 mod forward;
+mod gc;
 mod inspect;
 mod quickstart;
 mod rebuild;
@@ -88,6 +89,8 @@ pub enum Command {
     Advisories(advisories::Arguments),
     /// Check every byte of the store
     Verify(verify::Arguments),
+    /// Remove old snapshots, and wheels that nothing names
+    Gc(gc::Arguments),
     /// Make the catalogue anew from the blobs and their sidecar files
     Rebuild(rebuild::Arguments),
 }
@@ -232,6 +235,7 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Snapshot(arguments) => snapshot::run(&arguments, context),
         Command::Advisories(arguments) => advisories::run(&arguments, context),
         Command::Verify(arguments) => verify::run(&arguments, context),
+        Command::Gc(arguments) => gc::run(&arguments, context),
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),
     }
 }

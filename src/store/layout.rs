@@ -11,6 +11,8 @@
 //! spool/                           temporary files, swept at open
 //! snapshots/<id>.json              frozen lists of files, never changed
 //! channels/<name>.json             which snapshot a channel names
+//! site.json                        id of this store, and the newest bundles that it took in
+//! incoming/<bundle>/               what an import has unpacked, before it is taken in
 //! quarantine/                      damaged blobs that `verify --repair` moved aside
 //! incidents.jsonl                  what upstreams and disks did wrong, one JSON object a line
 //! ```
@@ -66,6 +68,14 @@ impl Layout {
 
     pub(super) fn snapshot(&self, id: &SnapshotId) -> PathBuf {
         self.snapshots().join(format!("{id}.json"))
+    }
+
+    pub(super) fn incoming(&self) -> PathBuf {
+        self.dir.join("incoming")
+    }
+
+    pub(super) fn site(&self) -> PathBuf {
+        self.dir.join("site.json")
     }
 
     pub(super) fn channels(&self) -> PathBuf {

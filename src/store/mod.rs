@@ -17,6 +17,7 @@ use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
 
 mod catalogue;
 mod error;
+mod gc;
 mod incident;
 mod layout;
 mod listing;
@@ -24,11 +25,13 @@ mod recover;
 mod repair;
 mod revision;
 mod sidecar;
+mod site;
 mod snapshot;
 mod verify;
 mod write;
 
 pub use error::Error;
+pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
 pub use listing::Listed;
 pub use snapshot::{
@@ -109,6 +112,8 @@ pub struct Store {
     recovery: Mutex<Option<Recovery>>,
     /// The heads of all snapshots, and where the channels point.
     snapshots: Mutex<snapshot::Index>,
+    /// Held to read while bytes are taken in, from blob to sidecar, and to write while a blob is removed.
+    intake: RwLock<()>,
     /// How many snapshots are kept.
     keep_snapshots: AtomicUsize,
     /// Whoever reads or writes the log of incidents takes turns by this.
@@ -132,6 +137,7 @@ impl Store {
             revisions: Revisions::starting_now(),
             recovery: Mutex::new(None),
             snapshots,
+            intake: RwLock::new(()),
             keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
             incidents: Mutex::new(()),
             layout,

@@ -1,6 +1,7 @@
 //! Taking in: blob, METADATA member, sidecar, row, each durable before the next is begun.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 use fs_err as fs;
 
@@ -63,6 +64,7 @@ impl Store {
             return Err(mismatch(format!("the METADATA at hand has not the digest {stated}")));
         }
         self.layout.check_space(0)?;
+        let _no_sweep = self.intake.read().unwrap_or_else(PoisonError::into_inner);
         self.put_blob(spooled, facts, metadata)?;
         self.see(facts, provenance, true)
     }

@@ -85,7 +85,10 @@ fn every_change_is_frozen_and_old_snapshots_are_served_as_they_were() {
     let names = |list: &str| -> Vec<_> {
         diff[list].as_array().unwrap().iter().map(|file| file["file"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names("added"), ["demo-2.0-cp310-cp310-linux_aarch64.whl", "other-1.0-cp310-cp310-linux_aarch64.whl"]);
+    assert_eq!(
+        names("added"),
+        ["demo-2.0-cp310-cp310-linux_aarch64.whl", "other-1.0-cp310-cp310-linux_aarch64.whl"]
+    );
     assert!(names("gone").is_empty() && names("changed").is_empty());
     let (_, back) = json(jetwheel(&data).args(["snapshot", "diff", &second, &first]));
     assert_eq!(back["gone"].as_array().unwrap().len(), 2);
@@ -140,7 +143,8 @@ fn old_bytes_stay_in_old_snapshots() {
     let first = add(&data, &[&old]).unwrap();
     let second = add(&data, &[&new]).unwrap();
     let mirror = Mirror::serving(&data);
-    for (selector, seen) in [(format!("@{first}"), &old), (format!("@{second}"), &old), (String::new(), &old)] {
+    for (selector, seen) in [(format!("@{first}"), &old), (format!("@{second}"), &old), (String::new(), &old)]
+    {
         let page = get(&mirror.url(""), &format!("/{ORIN}{selector}/simple/demo/"), JSON).json();
         assert_eq!(page["files"].as_array().unwrap().len(), 1);
         let digest = Sha256::of(&fs_err::read(seen).unwrap()).to_string();
@@ -203,7 +207,10 @@ fn the_configuration_says_what_a_plain_url_stands_for_and_how_many_are_kept() {
     let snapshots = list["snapshots"].as_array().unwrap();
     // Three, and the one that has a name and is stable.
     assert_eq!(snapshots.len(), 4, "{list}");
-    assert_eq!((&snapshots[0]["name"], &snapshots[0]["channels"]), (&"kept".into(), &serde_json::json!(["stable"])));
+    assert_eq!(
+        (&snapshots[0]["name"], &snapshots[0]["channels"]),
+        (&"kept".into(), &serde_json::json!(["stable"]))
+    );
 
     let store = std::sync::Arc::new(Store::open(&data).unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -234,7 +241,10 @@ fn snapshots_of_a_damaged_folder_are_told_apart() {
     fs_err::write(&path, &bytes).unwrap();
     let (code, answer) = json(jetwheel(&data).args(["snapshot", "show", &id]));
     assert_eq!(code, 3);
-    assert!(answer.as_str().unwrap().contains("checksum") || answer.as_str().unwrap().contains("column"), "{answer}");
+    assert!(
+        answer.as_str().unwrap().contains("checksum") || answer.as_str().unwrap().contains("column"),
+        "{answer}"
+    );
     // Nothing of it is needed to make another.
     let store = Store::open(&data).unwrap();
     let new = NewSnapshot { reason: "create".to_owned(), always: true, ..NewSnapshot::default() };

@@ -32,7 +32,7 @@ mod read;
 
 pub use channel::{CHANNELS, Channel};
 pub use id::{NotASnapshotId, SnapshotId};
-pub(super) use index::Index;
+pub(super) use index::{Index, ids};
 
 /// What a snapshot file begins with; the number is the format's version.
 const HEAD: &str = r#"{"format":1,"checksum":""#;

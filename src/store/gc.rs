@@ -1,0 +1,154 @@
+//! Sweeping: snapshots that the retention rule lets go, and blobs that nothing names.
+//!
+//! A blob stays where its sidecar says that it is held, where any kept snapshot lists it, and for a while after it was
+//! written, whatever names it. Sidecar files always stay: what was learned of a refused file is not learned twice. The
+//! digests that snapshots list are in memory, 32 bytes each; nothing else grows with the store.
+
+use std::collections::HashSet;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::PoisonError;
+use std::time::{Duration, SystemTime};
+
+use fs_err as fs;
+use serde::Serialize;
+
+use super::layout::sync_folder;
+use super::snapshot::ids;
+use super::{Error, SnapshotId, Store};
+use crate::digest::Sha256;
+
+/// How many digests a report names.
+const MOST_NAMED: usize = 1000;
+
+/// How much of a sidecar file tells whether the blob is held, in bytes: the checksum stands before it.
+const SIDECAR_START: u64 = 160;
+
+/// What was, or would be, swept.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Sweep {
+    /// Whether nothing was removed on purpose.
+    pub dry_run: bool,
+    /// Snapshots that the retention rule lets go.
+    pub snapshots: Vec<SnapshotId>,
+    /// How many blobs nothing names.
+    pub blobs: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// Their digests, the first 1000.
+    pub files: Vec<Sha256>,
+    /// How many blobs nothing names, but are younger than the delay.
+    pub younger: u64,
+    /// Leftovers of imports that were broken off.
+    pub imports: u64,
+}
+
+impl Store {
+    /// Sweeps what nothing names and is older than `delay`.
+    ///
+    /// Safe beside all else that this process does with the store: a blob is looked at once more, while nobody takes
+    /// anything in, before it goes. Where a snapshot cannot be read nothing is removed, for nobody knows what it lists.
+    pub fn gc(&self, delay: Duration, dry_run: bool) -> Result<Sweep, Error> {
+        let mut sweep = Sweep { dry_run, ..Sweep::default() };
+        let expired = self.expired_snapshots(self.keep_snapshots());
+        let mut named = HashSet::new();
+        for id in ids(&self.layout)? {
+            if !expired.contains(&id) {
+                self.each_in_snapshot(&id, |file| {
+                    named.insert(file.sha256);
+                })?;
+            }
+        }
+        sweep.snapshots = if dry_run { expired } else { self.prune_snapshots()? };
+        let now = SystemTime::now();
+        let blobs = self.layout.blobs();
+        for shard in fs::read_dir(&blobs).map_err(Error::io(&blobs))? {
+            let shard = shard.map_err(Error::io(&blobs))?.path();
+            if shard.is_dir() {
+                self.sweep_shard(&shard, &named, (now, delay), &mut sweep)?;
+            }
+        }
+        self.sweep_imports((now, delay), &mut sweep)?;
+        Ok(sweep)
+    }
+
+    fn sweep_shard(
+        &self,
+        shard: &Path,
+        named: &HashSet<Sha256>,
+        age: (SystemTime, Duration),
+        sweep: &mut Sweep,
+    ) -> Result<(), Error> {
+        let mut removed = false;
+        for entry in fs::read_dir(shard).map_err(Error::io(shard))? {
+            let path = entry.map_err(Error::io(shard))?.path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            let digest = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+            let Some(sha256) = digest.filter(|_| matches!(extension, Some("whl" | "metadata"))) else {
+                continue;
+            };
+            if named.contains(&sha256) || self.may_be_held(&sha256) {
+                continue;
+            }
+            let Ok(found) = fs::symlink_metadata(&path) else { continue };
+            let is_blob = extension == Some("whl");
+            if !is_older(&found, age) {
+                sweep.younger = sweep.younger.saturating_add(u64::from(is_blob));
+                continue;
+            }
+            if !sweep.dry_run {
+                // Whoever takes the same bytes in now has either written its sidecar, or comes after the removal.
+                let _nobody_takes_in = self.intake.write().unwrap_or_else(PoisonError::into_inner);
+                if self.may_be_held(&sha256) {
+                    continue;
+                }
+                fs::remove_file(&path).map_err(Error::io(&path))?;
+                removed = true;
+            }
+            if is_blob {
+                sweep.blobs = sweep.blobs.saturating_add(1);
+                sweep.bytes = sweep.bytes.saturating_add(found.len());
+                if sweep.files.len() < MOST_NAMED {
+                    sweep.files.push(sha256);
+                }
+            }
+        }
+        if removed { sync_folder(shard) } else { Ok(()) }
+    }
+
+    /// Whether the sidecar says that the blob is held; a sidecar that cannot be read might.
+    fn may_be_held(&self, sha256: &Sha256) -> bool {
+        let file = match fs::File::open(self.layout.sidecar(sha256)) {
+            Ok(file) => file,
+            Err(error) => return error.kind() != std::io::ErrorKind::NotFound,
+        };
+        let mut start = Vec::new();
+        if file.take(SIDECAR_START).read_to_end(&mut start).is_err() {
+            return true;
+        }
+        !String::from_utf8_lossy(&start).contains("\",\"held\":false,")
+    }
+
+    /// Folders of imports that were broken off long ago.
+    fn sweep_imports(&self, age: (SystemTime, Duration), sweep: &mut Sweep) -> Result<(), Error> {
+        let folder = self.layout.incoming();
+        let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
+        for entry in entries {
+            let path = entry.map_err(Error::io(&folder))?.path();
+            let Ok(found) = fs::symlink_metadata(&path) else { continue };
+            if found.is_dir() && is_older(&found, age) {
+                sweep.imports = sweep.imports.saturating_add(1);
+                if !sweep.dry_run {
+                    fs::remove_dir_all(&path).map_err(Error::io(&path))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file was last written before that delay. One from the future was not.
+fn is_older(found: &std::fs::Metadata, (now, delay): (SystemTime, Duration)) -> bool {
+    let age = found.modified().ok().and_then(|modified| now.duration_since(modified).ok());
+    age.is_some_and(|age| age >= delay)
+}
