@@ -10,9 +10,11 @@
 //! - [`resolve`]: requirements of a device to a consistent set, or why there is none.
 //! - [`store`]: blobs with sidecar files, and the catalogue.
 //! - [`upstream`], [`sync`]: where wheels come from, and one pass of fetching them.
+//! - [`bundle`]: signed archives for sites without network.
 //! - [`server`]: the mirror over HTTP.
 //! - [`cli`]: the commands; composes all of the above.
 
+pub mod bundle;
 pub mod cli;
 pub mod digest;
 pub mod fatbin;

@@ -27,6 +27,8 @@ pub struct Config {
     pub listen: Option<String>,
     /// What a device's URL without `@` stands for: `newest` (what is held now), `stable`, `candidate`, or a snapshot.
     pub channel: Option<String>,
+    /// Public key that must have signed a bundle for `import` to take it.
+    pub public_key: Option<PathBuf>,
     /// How many snapshots are kept, besides those that have a name or are named by a channel.
     pub keep_snapshots: Option<usize>,
 }
@@ -66,7 +68,10 @@ impl Config {
         let mut config: Self =
             toml::from_str(&text).map_err(|error| Usage(format!("{}: {error}", file.display())))?;
         let folder = file.parent().unwrap_or(Path::new(""));
-        for path in [&mut config.policies, &mut config.index, &mut config.ca].into_iter().flatten() {
+        for path in [&mut config.policies, &mut config.index, &mut config.ca, &mut config.public_key]
+            .into_iter()
+            .flatten()
+        {
             *path = folder.join(&*path);
         }
         Ok(config)

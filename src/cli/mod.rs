@@ -18,9 +18,12 @@ mod console;
 mod detect;
 mod devices;
 mod explain;
+mod export;
 mod forward;
 mod gc;
+mod import;
 mod inspect;
+mod inventory;
 mod quickstart;
 mod rebuild;
 mod resolve;
@@ -85,6 +88,12 @@ pub enum Command {
     Resolve(resolve::Arguments),
     /// Freeze, list, compare and promote sets of wheels
     Snapshot(snapshot::Arguments),
+    /// Write a signed bundle for a site without network
+    Export(export::Arguments),
+    /// Take a bundle in
+    Import(import::Arguments),
+    /// Print which wheels this site holds, for `export --since` at another
+    Inventory(inventory::Arguments),
     /// List the known-bad combinations in force
     Advisories(advisories::Arguments),
     /// Check every byte of the store
@@ -109,6 +118,20 @@ pub enum Answer {
 #[error("{0}")]
 pub struct Usage(pub String);
 
+/// Folder in the data folder with the policy that came in the newest bundle; used where the site has none of its own.
+const BUNDLE_POLICIES: &str = "policies";
+
+/// Whose policy is in force besides the built-in tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PoliciesFrom {
+    /// The folder that the command line or the configuration names.
+    Site,
+    /// The folder that an import made.
+    Bundles,
+    /// There is none.
+    Nowhere,
+}
+
 /// What every command has at hand.
 #[derive(Debug)]
 pub struct Context {
@@ -123,6 +146,7 @@ pub struct Context {
     /// Where to write.
     pub console: Console,
     policies: Option<PathBuf>,
+    policies_from: PoliciesFrom,
     store: Option<Arc<Store>>,
 }
 
@@ -143,8 +167,15 @@ impl Context {
             },
             None => Config::default(),
         };
-        let policies = cli.policies.clone().or_else(|| config.policies.clone()).map(|dir| cwd.join(dir));
-        Ok(Self { data: cwd.join(&cli.data), cwd, config, format: cli.format, console, policies, store })
+        let data = cwd.join(&cli.data);
+        let own = cli.policies.clone().or_else(|| config.policies.clone()).map(|dir| cwd.join(dir));
+        let of_bundles = Some(data.join(BUNDLE_POLICIES)).filter(|dir| dir.is_dir());
+        let (policies, policies_from) = match (own, of_bundles) {
+            (Some(own), _) => (Some(own), PoliciesFrom::Site),
+            (None, Some(dir)) => (Some(dir), PoliciesFrom::Bundles),
+            (None, None) => (None, PoliciesFrom::Nowhere),
+        };
+        Ok(Self { data, cwd, config, format: cli.format, console, policies, policies_from, store })
     }
 
     /// The store, opened at the first call.
@@ -233,6 +264,9 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Explain(arguments) => explain::run(&arguments, context),
         Command::Resolve(arguments) => resolve::run(&arguments, context),
         Command::Snapshot(arguments) => snapshot::run(&arguments, context),
+        Command::Export(arguments) => export::run(&arguments, context),
+        Command::Import(arguments) => import::run(&arguments, context),
+        Command::Inventory(arguments) => inventory::run(&arguments, context),
         Command::Advisories(arguments) => advisories::run(&arguments, context),
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Gc(arguments) => gc::run(&arguments, context),

@@ -169,6 +169,11 @@ impl Store {
         self.spool()
     }
 
+    /// Fails where so many bytes do not fit on the disk, with what has to stay free.
+    pub fn check_room(&self, bytes: u64) -> Result<(), Error> {
+        self.layout.check_space(bytes)
+    }
+
     /// Makes the catalogue anew from the sidecar files; yields how many files it has.
     ///
     /// The old one is moved aside until the new one is whole, and put back where that fails.

@@ -196,7 +196,7 @@ fn read_requirements(arguments: &Arguments, context: &mut Context) -> anyhow::Re
 }
 
 /// Reads a text file of bounded size.
-fn read_text(file: &Path) -> io::Result<String> {
+pub(super) fn read_text(file: &Path) -> io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
     let reader = fs_err::File::open(file)?;
@@ -311,7 +311,7 @@ fn all_projects(sources: &[(Source, Vec<String>)]) -> anyhow::Result<Vec<Require
 }
 
 /// Reads a size: bytes, or with a unit of powers of 1000 (`20GB`) or 1024 (`20GiB`).
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

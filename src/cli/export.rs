@@ -1,0 +1,222 @@
+//! `jetwheel export`.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::sync::{parse_size, read_text};
+use super::{Answer, Context, Format, Usage, devices, snapshot};
+use crate::bundle::{self, Exported, Manifest, Packed, Receipt, SecretKey, Text};
+use crate::policy::{DeviceProfile, Policy, judge};
+use crate::store::{NewSnapshot, PolicyFile, SnapshotFile, SnapshotId, Store};
+
+/// Where the password of a key is taken from, if it has one.
+const PASSWORD: &str = "JETWHEEL_KEY_PASSWORD";
+
+/// Arguments of `jetwheel export`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Writes one tar file with all wheels that the devices' indexes list, for `jetwheel import` at a site without network. With a
+key, FILE.minisig is a signature in minisign's format over FILE: `minisign -Vm FILE -p KEY.pub` checks it too. Keys are those
+of `minisign -G -W`, or of --make-key; the password of one that has a password is read from JETWHEEL_KEY_PASSWORD.
+
+Examples:
+  jetwheel export --make-key site.key                          # once; site.key.pub goes to the other sites
+  jetwheel export --device orin-jp6.2 --output full.jwb --key site.key
+  jetwheel export --device orin-jp6.2 --output delta.jwb --since receipt.json --key site.key
+  jetwheel export --device orin-jp6.2 --snapshot stable --output full.jwb --split 4GB")]
+pub struct Arguments {
+    /// Device profile whose index is exported; may be repeated
+    #[arg(long = "device", short = 'd', value_name = "ID", required_unless_present = "make_key")]
+    devices: Vec<String>,
+    /// The bundle; a signature beside it ends in .minisig, parts of it end in .001 and so on
+    #[arg(long, short = 'o', value_name = "FILE", required_unless_present = "make_key")]
+    output: Option<PathBuf>,
+    /// Leave out what the other site has: what `jetwheel inventory` printed there
+    #[arg(long, value_name = "RECEIPT")]
+    since: Option<PathBuf>,
+    /// Secret key to sign with
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Most bytes of one file: 4GB, 700MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    split: Option<u64>,
+    /// Snapshot to export, by id, name or channel, in place of what is held now
+    #[arg(long, value_name = "ID")]
+    snapshot: Option<String>,
+    /// Lock file that goes with the wheels; may be repeated
+    #[arg(long = "lock", value_name = "FILE")]
+    locks: Vec<PathBuf>,
+    /// Make a key without a password in that file, and its public key in FILE.pub, and do nothing else
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["devices", "output"])]
+    make_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    exported: Exported,
+    site: String,
+    snapshot: SnapshotId,
+    devices: Vec<String>,
+    /// Wheels that the snapshot lists for the devices.
+    listed: usize,
+    /// Wheels in the bundle.
+    packed: usize,
+    /// Their bytes.
+    bytes: u64,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
+    if let Some(path) = &arguments.make_key {
+        let path = context.path(path);
+        let public = bundle::make_key(&path)?;
+        let json = serde_json::json!({ "key": path, "public_key": public });
+        if context.format == Format::Json {
+            context.console.print_json(&json)?;
+        } else {
+            context.console.print(format_args!(
+                "{}: keep it\n{}: give it away\n",
+                path.display(),
+                public.display()
+            ))?;
+        }
+        return Ok(Answer::Yes);
+    }
+    let policy = context.policy()?;
+    let profiles = arguments.devices.iter().map(|id| devices::find(&policy, id));
+    let profiles = profiles.collect::<Result<Vec<&DeviceProfile>, Usage>>()?;
+    let key = match &arguments.key {
+        Some(path) => Some(SecretKey::read(&context.path(path), std::env::var(PASSWORD).ok())?),
+        None => None,
+    };
+    let receipt = match &arguments.since {
+        Some(path) => Some(read_receipt(&context.path(path))?),
+        None => None,
+    };
+    let store = context.store()?;
+    let (id, files) = what(arguments, &store, context)?;
+    let mut listed = Vec::new();
+    let mut wheels = Vec::new();
+    for file in files {
+        let Some(packed) = pack(&file, &store, &policy, &profiles)? else { continue };
+        if receipt.as_ref().is_none_or(|receipt| !receipt.files.contains(&file.sha256)) {
+            wheels.push(packed);
+        }
+        listed.push(file);
+    }
+    let advisories = policy.advisories().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+    let mut locks = Vec::new();
+    for path in &arguments.locks {
+        let path = context.path(path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        locks.push(Text { name, text: read_text(&path).map_err(|error| Usage(error.to_string()))? });
+    }
+    let texts = snapshot::policy_files(context)?;
+    let manifest = Manifest {
+        format: 1,
+        site: store.site()?,
+        snapshot: id,
+        created: jiff::Timestamp::now().to_string(),
+        devices: profiles.iter().map(|device| device.id.clone()).collect(),
+        base: receipt.map(|receipt| bundle::Base { site: receipt.site, snapshot: receipt.snapshot }),
+        wheels,
+        files: listed,
+        policy: texts.into_iter().map(|PolicyFile { name, text }| Text { name, text }).collect(),
+        advisories,
+        locks,
+    };
+    let output = context.path(arguments.output.as_deref().unwrap_or("bundle.jwb".as_ref()));
+    let (count, mut number) = (manifest.wheels.len(), 0_usize);
+    let console = &mut context.console;
+    let mut progress = |file: &str| {
+        number = number.saturating_add(1);
+        // Nobody may be there to read it.
+        let _unheard = console.say(format_args!("[{number}/{count}] {file}"));
+    };
+    let exported = bundle::export(&store, &manifest, &output, key.as_ref(), arguments.split, &mut progress)?;
+    let report = Report {
+        exported,
+        site: manifest.site,
+        snapshot: manifest.snapshot,
+        devices: manifest.devices,
+        listed: manifest.files.len(),
+        packed: count,
+        bytes: manifest.wheels.iter().map(|wheel| wheel.size).sum(),
+    };
+    if context.format == Format::Json {
+        context.console.print_json(&report)?;
+    } else {
+        context.console.print(format_args!(
+            "snapshot {}: {} wheels for {}, {} of them in the bundle ({} bytes)\n",
+            report.snapshot,
+            report.listed,
+            report.devices.join(", "),
+            report.packed,
+            report.bytes
+        ))?;
+        for file in report.exported.files.iter().chain(&report.exported.signature) {
+            context.console.print(format_args!("{}\n", file.display()))?;
+        }
+    }
+    Ok(Answer::Yes)
+}
+
+/// The snapshot that is exported, and its files.
+fn what(
+    arguments: &Arguments,
+    store: &Store,
+    context: &mut Context,
+) -> anyhow::Result<(SnapshotId, Vec<SnapshotFile>)> {
+    let id = match &arguments.snapshot {
+        Some(selector) => snapshot::find(store, selector)?,
+        None => {
+            let policy = snapshot::policy_files(context)?;
+            // Where the newest one says the same already it is taken; an import's lists less than what is held.
+            let new = NewSnapshot { reason: "export".to_owned(), policy, ..NewSnapshot::default() };
+            match store.take_snapshot(&new)? {
+                Some(id) => id,
+                None => match store.snapshots().pop() {
+                    Some(head) => head.id,
+                    None => return Err(Usage("the store holds nothing to export".to_owned()).into()),
+                },
+            }
+        }
+    };
+    let files = store.snapshot(&id)?.files;
+    Ok((id, files))
+}
+
+/// A file as it is packed; none where no device's index lists it.
+fn pack(
+    file: &SnapshotFile,
+    store: &Store,
+    policy: &Policy,
+    devices: &[&DeviceProfile],
+) -> anyhow::Result<Option<Packed>> {
+    let row = store.row_named(&file.sha256, &file.file)?;
+    let Some(row) = row.filter(|row| row.held && row.facts.metadata_sha256.is_some()) else {
+        return Ok(None);
+    };
+    let listed =
+        |device: &&DeviceProfile| policy.lists(&file.project, judge(&row.facts, device, policy).verdict);
+    Ok(devices.iter().any(listed).then(|| Packed {
+        project: file.project.clone(),
+        file: file.file.clone(),
+        sha256: file.sha256,
+        size: file.size,
+        facts: row.facts,
+        provenance: row.provenance,
+    }))
+}
+
+fn read_receipt(path: &std::path::Path) -> anyhow::Result<Receipt> {
+    let wrong = |error: &dyn std::fmt::Display| Usage(format!("{}: {error}", path.display()));
+    let file = fs_err::File::open(path).map_err(|error| Usage(error.to_string()))?;
+    let receipt: Receipt =
+        serde_json::from_reader(std::io::BufReader::new(file)).map_err(|error| wrong(&error))?;
+    if receipt.format != 1 {
+        return Err(wrong(&format_args!("is a receipt of format {}, expected 1", receipt.format)).into());
+    }
+    Ok(receipt)
+}

@@ -1,0 +1,153 @@
+//! `jetwheel import`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use super::{Answer, Context, Format, PoliciesFrom};
+use crate::bundle::{self, Imported, Manifest, Means, PublicKey, Text, Trust};
+
+/// Arguments of `jetwheel import`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Verifies the signature, then every hash, then reads every wheel anew; what the sender says of a wheel is compared and not
+believed. Only when all is right does anything change: the wheels are taken in, the channel `candidate` is moved to the
+snapshot that they make up, and the sender's policy and advisories replace those of earlier bundles. An import that was broken
+off goes on where it was. With a key, a bundle that is not signed by it is refused; the configuration's public_key is used
+where none is given here.
+
+Examples:
+  jetwheel import full.jwb --public-key site.key.pub
+  jetwheel import /media/usb/delta.jwb        # or its parts, delta.jwb.001 and so on
+Exit code: 0 taken; 1 refused (not signed, signed by another key, changed, older); 3 damaged, cut short, or no space.")]
+pub struct Arguments {
+    /// The bundle; of one in parts, its name without .001
+    #[arg(value_name = "FILE")]
+    bundle: PathBuf,
+    /// Public key that must have signed it
+    #[arg(long, value_name = "FILE")]
+    public_key: Option<PathBuf>,
+    /// Take a bundle that is older than one that was taken before
+    #[arg(long)]
+    allow_older: bool,
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
+    let key = arguments.public_key.as_deref().or(context.config.public_key.as_deref());
+    let key = match key {
+        Some(path) => Some(PublicKey::read(&context.path(path))?),
+        None => {
+            context.console.say("note: no --public-key: the signature is not checked, hashes alone are")?;
+            None
+        }
+    };
+    let trust = Trust { key, allow_older: arguments.allow_older };
+    let bundle = whole_name(&context.path(&arguments.bundle));
+    let store = context.store()?;
+    let ours =
+        context.policies_from == PoliciesFrom::Nowhere || context.policies_from == PoliciesFrom::Bundles;
+    let data = context.data.clone();
+    let console = &mut context.console;
+    let mut progress = |file: &str| {
+        // Nobody may be there to read it.
+        let _unheard = console.say(format_args!("reading {file}"));
+    };
+    let mut policy = |manifest: &Manifest| {
+        put_locks(&data, &manifest.locks)?;
+        if ours { put_policy(&data, &manifest.policy) } else { Ok(()) }
+    };
+    let mut means = Means { store: &store, policy: &mut policy, progress: &mut progress };
+    let imported = match bundle::import(&bundle, &trust, &mut means) {
+        Ok(imported) => imported,
+        Err(error) if error.is_refusal() => {
+            context.console.say(format_args!("error: {}: {error}", bundle.display()))?;
+            return Ok(Answer::No);
+        }
+        Err(error) => return Err(anyhow::Error::new(error).context(bundle.display().to_string())),
+    };
+    if !ours && !imported.policy.is_empty() {
+        context
+            .console
+            .say("note: this site has a policy folder of its own, so that of the bundle is not used")?;
+    }
+    if context.format == Format::Json {
+        context.console.print_json(&imported)?;
+    } else {
+        print(&imported, context)?;
+    }
+    Ok(Answer::Yes)
+}
+
+/// The bundle's name, where that of its first part was given.
+fn whole_name(path: &Path) -> PathBuf {
+    let first = path.extension().is_some_and(|extension| extension == "001");
+    if first { path.with_extension("") } else { path.to_owned() }
+}
+
+fn print(imported: &Imported, context: &mut Context) -> anyhow::Result<()> {
+    let console = &mut context.console;
+    for file in &imported.facts_differ {
+        console.say(format_args!(
+            "note: {file}: the sender read something else in it; what is read here counts"
+        ))?;
+    }
+    console.print(format_args!(
+        "{} wheels taken in ({} bytes), {} known, for {}\n",
+        imported.taken,
+        imported.bytes,
+        imported.known,
+        imported.devices.join(", ")
+    ))?;
+    console.print(format_args!("signature {}\n", imported.signature))?;
+    if let Some(id) = &imported.snapshot {
+        console.print(format_args!(
+            "candidate is {id}, a copy of {} of site {}\n",
+            imported.origin, imported.site
+        ))?;
+    }
+    Ok(())
+}
+
+/// Puts a bundle's policy in the place of that of the bundle before, in one step.
+fn put_policy(data: &Path, texts: &[Text]) -> io::Result<()> {
+    let (folder, new) = (data.join(super::BUNDLE_POLICIES), data.join("policies.new"));
+    if texts.is_empty() && !folder.is_dir() {
+        return Ok(());
+    }
+    if new.exists() {
+        fs::remove_dir_all(&new)?;
+    }
+    fs::create_dir_all(new.join("advisories"))?;
+    for Text { name, text } in texts {
+        write_synced(&new.join(name), text)?;
+    }
+    if folder.exists() {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        renameat_with(CWD, &new, CWD, &folder, RenameFlags::EXCHANGE)?;
+        fs::remove_dir_all(&new)?;
+    } else {
+        fs::rename(&new, &folder)?;
+    }
+    fs::File::open(data)?.sync_all()
+}
+
+fn put_locks(data: &Path, texts: &[Text]) -> io::Result<()> {
+    if texts.is_empty() {
+        return Ok(());
+    }
+    let folder = data.join("locks");
+    fs::create_dir_all(&folder)?;
+    for Text { name, text } in texts {
+        let (temporary, path) = (folder.join(format!(".{name}")), folder.join(name));
+        write_synced(&temporary, text)?;
+        fs::rename(&temporary, &path)?;
+    }
+    fs::File::open(&folder)?.sync_all()
+}
+
+fn write_synced(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    io::Write::write_all(&mut file, text.as_bytes())?;
+    file.sync_all()
+}
