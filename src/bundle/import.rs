@@ -179,7 +179,10 @@ fn diagnosis(bundle: &Path, key: &PublicKey) -> Error {
     match look() {
         Ok(()) => Error::Tampered { item: None },
         Err(error @ (Error::Cut { .. } | Error::PartMissing { .. } | Error::Tampered { .. })) => error,
-        Err(error) => Error::Tampered { item: Some(error.to_string()) },
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+            Error::Tampered { item: Some(format!("{error}{}", cause.unwrap_or_default())) }
+        }
     }
 }
 

@@ -146,7 +146,8 @@ impl PartReader {
         self.next.clone()
     }
 
-    fn size(&self) -> u64 {
+    /// Size of the whole in bytes.
+    pub(super) fn size(&self) -> u64 {
         self.parts.iter().map(|(_, size)| *size).sum()
     }
 }

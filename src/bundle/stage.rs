@@ -14,6 +14,9 @@ use crate::digest::{Hasher, Sha256};
 /// Size in bytes of the pieces in which a bundle is read.
 const PIECE: usize = 256 << 10;
 
+/// Size in bytes of a block of a tar file.
+const BLOCK: u64 = 512;
+
 /// The longest signature in a bundle, in bytes.
 const LONGEST_SIGNATURE: u64 = 16 << 10;
 
@@ -69,8 +72,9 @@ pub(super) fn start(bundle: &Path) -> Result<Start, Error> {
 /// Names in the archive lead nowhere: they are compared with those that the manifest allows, and files are written by digest.
 pub(super) fn wheels(bundle: &Path, manifest: &Manifest, stage: &mut Stage<'_>) -> Result<(), Error> {
     let reader = PartReader::open(bundle)?;
-    let next = reader.next_part();
+    let (next, size) = (reader.next_part(), reader.size());
     let mut archive = tar::Archive::new(BufReader::with_capacity(PIECE, reader));
+    let mut end = 0_u64;
     let mut missing: BTreeMap<String, &Packed> =
         manifest.wheels.iter().map(|wheel| (wheel.path(), wheel)).collect();
     let mut item = "manifest.json".to_owned();
@@ -78,6 +82,7 @@ pub(super) fn wheels(bundle: &Path, manifest: &Manifest, stage: &mut Stage<'_>) 
     for (number, entry) in archive.entries().map_err(Error::io(bundle))?.enumerate() {
         let mut entry = entry.map_err(|error| not_whole(error, &item, next.as_deref(), bundle))?;
         let name = name(&entry);
+        end = entry.raw_file_position().saturating_add(entry.size()).next_multiple_of(BLOCK);
         if (number == 0 && name == "manifest.json") || (number == 1 && name == "manifest.json.minisig") {
             continue;
         }
@@ -103,6 +108,10 @@ pub(super) fn wheels(bundle: &Path, manifest: &Manifest, stage: &mut Stage<'_>) 
     match missing.into_values().next() {
         // An archive that ends between two members just has fewer of them.
         Some(wheel) => Err(Error::Cut { item: format!("front of {}", wheel.file), part: next }),
+        // Two empty blocks end an archive.
+        None if size < end.saturating_add(2 * BLOCK) => {
+            Err(Error::Cut { item: "its last bytes".to_owned(), part: next })
+        }
         None => Ok(()),
     }
 }
@@ -197,5 +206,6 @@ fn not_whole(error: io::Error, item: &str, next: Option<&Path>, bundle: &Path) -
     {
         return Error::Cut { item: item.to_owned(), part: next.map(Path::to_owned) };
     }
-    Error::Io { path: bundle.to_owned(), source: error }
+    let found = format!("{}: {text}", bundle.display());
+    Error::Damaged { file: format!("what comes after {item}"), found }
 }

@@ -7,6 +7,7 @@
 
 mod support;
 
+mod bundle;
 mod cli;
 mod fatbin;
 mod files_api;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jetwheel::digest::Sha256;
-use jetwheel::store::{NewSnapshot, Provenance, Store};
+use jetwheel::store::{NewSnapshot, Store};
 
 use crate::support::http::{self, get};
 use crate::support::mirror::Mirror;
@@ -228,9 +228,8 @@ fn the_configuration_says_what_a_plain_url_stands_for_and_how_many_are_kept() {
     runtime.block_on(running).unwrap();
 }
 
-/// A clock that was set back must not put a new snapshot before an old one.
 #[test]
-fn snapshots_of_a_damaged_folder_are_told_apart() {
+fn a_damaged_snapshot_is_found_out_and_hinders_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let id = add(&data, &[&wheel(dir.path(), "demo", "1.0", "")]).unwrap();
@@ -251,5 +250,55 @@ fn snapshots_of_a_damaged_folder_are_told_apart() {
     let next = store.take_snapshot(&new).unwrap().unwrap();
     assert!(next > id.parse().unwrap());
     assert_eq!(store.snapshot(&next).unwrap().files.len(), 1);
-    assert_eq!(Provenance::default().upstream, "");
+}
+
+/// Puts a file of that content where the blob of its digest lies.
+fn orphan(data: &Path, content: &str) -> PathBuf {
+    let digest = Sha256::of(content.as_bytes()).to_string();
+    let folder = data.join("blobs/sha256").join(&digest[..2]);
+    fs_err::create_dir_all(&folder).unwrap();
+    let path = folder.join(format!("{digest}.whl"));
+    fs_err::write(&path, content).unwrap();
+    path
+}
+
+/// Case C30 in small: half of the blobs are named by nothing.
+#[test]
+fn gc_takes_what_nothing_names_and_is_old_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let wheel = wheel(dir.path(), "demo", "1.0", "");
+    let id = add(&data, &[&wheel]).unwrap();
+    let orphans: Vec<PathBuf> = (0..200).map(|number| orphan(&data, &number.to_string())).collect();
+
+    let (code, sweep) = json(jetwheel(&data).arg("gc"));
+    assert_eq!((code, &sweep["blobs"], &sweep["younger"]), (0, &0.into(), &200.into()), "{sweep}");
+    let mirror = Mirror::serving(&data);
+    let (_, sweep) = json(jetwheel(&data).args(["gc", "--older-than", "0s", "--dry-run"]));
+    assert_eq!((&sweep["blobs"], &sweep["dry_run"]), (&200.into(), &true.into()));
+    assert!(orphans.iter().all(|path| path.exists()));
+    let (_, sweep) = json(jetwheel(&data).args(["gc", "--older-than", "0s"]));
+    assert_eq!((&sweep["blobs"], &sweep["bytes"]), (&200.into(), &490.into()));
+    assert!(!orphans.iter().any(|path| path.exists()));
+    assert_eq!(files(&mirror.url(""), ORIN, "demo").len(), 1);
+    drop(mirror);
+
+    // What only a snapshot names stays, and while a snapshot cannot be read everything does.
+    let digest = Sha256::of(&fs_err::read(&wheel).unwrap()).to_string();
+    let blob = data.join("blobs/sha256").join(&digest[..2]).join(format!("{digest}.whl"));
+    let sidecar = blob.with_extension("json");
+    let kept = fs_err::read(&sidecar).unwrap();
+    fs_err::remove_file(&sidecar).unwrap();
+    json(jetwheel(&data).args(["gc", "--older-than", "0s"]));
+    assert!(blob.exists());
+    fs_err::write(&sidecar, kept).unwrap();
+    let stray = orphan(&data, "stray");
+    let path = data.join(format!("snapshots/{id}.json"));
+    let whole = fs_err::read(&path).unwrap();
+    fs_err::write(&path, &whole[..whole.len() - 9]).unwrap();
+    assert_eq!(json(jetwheel(&data).args(["gc", "--older-than", "0s"])).0, 3);
+    assert!(stray.exists());
+    fs_err::write(&path, whole).unwrap();
+    let (code, sweep) = json(jetwheel(&data).args(["gc", "--older-than", "0s"]));
+    assert_eq!((code, &sweep["blobs"]), (0, &1.into()));
 }

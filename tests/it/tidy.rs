@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Each module with those that it may use, from the bottom up. `cli` composes, and may use all.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("digest", &[]),
     ("fatbin", &[]),
     ("wheel", &["digest", "fatbin"]),
@@ -13,11 +13,15 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("resolve", &["digest", "policy", "wheel"]),
     ("store", &["digest", "wheel"]),
     ("upstream", &["digest", "simple", "wheel"]),
+    ("bundle", &["digest", "store", "wheel"]),
     ("sync", &["digest", "policy", "simple", "store", "upstream", "wheel"]),
     ("server", &["digest", "fatbin", "policy", "resolve", "simple", "store", "wheel"]),
     (
         "cli",
-        &["digest", "fatbin", "policy", "resolve", "server", "simple", "store", "sync", "upstream", "wheel"],
+        &[
+            "bundle", "digest", "fatbin", "policy", "resolve", "server", "simple", "store", "sync",
+            "upstream", "wheel",
+        ],
     ),
 ];
 
@@ -45,7 +49,9 @@ const EFFECTS: [&str; 13] = [
 ];
 
 /// Crates that stay in some modules, so that each can be replaced there.
-const HOMES: [(&str, &[&str]); 7] = [
+const HOMES: [(&str, &[&str]); 9] = [
+    ("minisign", &["bundle"]),
+    ("tar", &["bundle"]),
     ("anyhow", &["cli", "main"]),
     ("clap", &["cli", "main"]),
     ("tokio", &["cli", "server", "store", "sync", "upstream"]),

@@ -1,0 +1,311 @@
+//! Bundles for sites without network: round trip, delta, and everything that can be wrong with one.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use jetwheel::digest::Sha256;
+
+use crate::snapshot::{add, json, wheel};
+use crate::support::clients::{JETPACK_6, Pip};
+use crate::support::http::get;
+use crate::support::jetwheel;
+use crate::support::mirror::Mirror;
+
+const ORIN: &str = "orin-jp6.2";
+
+/// A site with some wheels, and a key.
+struct Site {
+    dir: tempfile::TempDir,
+}
+
+impl Site {
+    fn with_wheels(count: usize) -> Self {
+        let site = Self { dir: tempfile::tempdir().unwrap() };
+        let wheels: Vec<PathBuf> =
+            (0..count).map(|number| wheel(&site.path("in"), "demo", &format!("1.{number}"), "")).collect();
+        add(&site.data(), &wheels.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+        assert_eq!(json(jetwheel(&site.data()).args(["export", "--make-key"]).arg(site.path("key"))).0, 0);
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    /// Exports with more arguments; yields the bundle and the report.
+    fn export(&self, name: &str, arguments: &[&str]) -> (PathBuf, serde_json::Value) {
+        let bundle = self.path(name);
+        let mut command = jetwheel(&self.data());
+        command.args(["export", "--device", ORIN, "--output"]).arg(&bundle);
+        let (code, report) = json(command.arg("--key").arg(self.path("key")).args(arguments));
+        assert_eq!(code, 0, "{report}");
+        (bundle, report)
+    }
+
+    /// Imports into another data folder with this site's key; yields exit code and report.
+    fn import(&self, data: &Path, bundle: &Path, arguments: &[&str]) -> (i32, serde_json::Value) {
+        let mut command = jetwheel(data);
+        command.arg("import").arg(bundle).arg("--public-key").arg(self.path("key.pub"));
+        json(command.args(arguments))
+    }
+}
+
+fn minisign_agrees(bundle: &Path, key: &Path) -> bool {
+    let output = Command::new("minisign").arg("-Vm").arg(bundle).arg("-p").arg(key).output();
+    output.expect("minisign is needed: install it, or run ./ci.sh test, which does").status.success()
+}
+
+fn count(data: &Path) -> u64 {
+    let (_, inventory) = json(jetwheel(data).arg("inventory"));
+    inventory["files"].as_array().unwrap().len() as u64
+}
+
+#[test]
+fn a_bundle_goes_round_and_a_delta_after_it() {
+    let (a, b) = (Site::with_wheels(20), tempfile::tempdir().unwrap());
+    let data = b.path().join("data");
+    let (full, report) = a.export("full.jwb", &[]);
+    assert_eq!((&report["listed"], &report["packed"]), (&20.into(), &20.into()));
+    assert!(minisign_agrees(&full, &a.path("key.pub")));
+    // Any tar reads it; the manifest comes first, and its own signature is good as well.
+    let listing = Command::new("tar").arg("-tf").arg(&full).output().unwrap();
+    let names = String::from_utf8(listing.stdout).unwrap();
+    assert!(names.starts_with("manifest.json\nmanifest.json.minisig\nwheels/"), "{names}");
+    let unpacked = a.path("unpacked");
+    fs_err::create_dir(&unpacked).unwrap();
+    assert!(Command::new("tar").arg("-xf").arg(&full).arg("-C").arg(&unpacked).status().unwrap().success());
+    assert!(minisign_agrees(&unpacked.join("manifest.json"), &a.path("key.pub")));
+
+    let (code, imported) = a.import(&data, &full, &[]);
+    assert_eq!(
+        (code, &imported["taken"], &imported["signature"]),
+        (0, &20.into(), &"verified".into()),
+        "{imported}"
+    );
+    assert_eq!(imported["facts_differ"], serde_json::json!([]));
+    let (_, list) = json(jetwheel(&data).args(["snapshot", "list"]));
+    assert_eq!(list["channels"]["candidate"]["current"], imported["snapshot"]);
+    let mirror = Mirror::serving(&data);
+    let fetched = Pip::newest().download(&mirror.index_url(ORIN), JETPACK_6, "demo==1.7");
+    assert!(fetched.done, "{}", fetched.said);
+    let name = "demo-1.7-cp310-cp310-linux_aarch64.whl";
+    assert_eq!(fetched.bytes(name), fs_err::read(a.path("in").join(name)).unwrap());
+
+    // The same once more changes nothing, also beside the running server.
+    let (code, again) = a.import(&data, &full, &[]);
+    assert_eq!((code, &again["taken"], &again["known"]), (0, &0.into(), &20.into()), "{again}");
+    assert_eq!(again["snapshot"], imported["snapshot"]);
+
+    let receipt = b.path().join("receipt.json");
+    fs_err::write(&receipt, jetwheel(&data).arg("inventory").output().unwrap().stdout).unwrap();
+    add(&a.data(), &[&wheel(&a.path("in"), "demo", "2.0", "")]);
+    let (delta, report) = a.export("delta.jwb", &["--since", receipt.to_str().unwrap()]);
+    assert_eq!((&report["listed"], &report["packed"]), (&21.into(), &1.into()));
+    let (small, large) = (fs_err::metadata(&delta).unwrap().len(), fs_err::metadata(&full).unwrap().len());
+    assert!(small * 5 < large, "{small} of {large} bytes");
+    let (code, imported) = a.import(&data, &delta, &[]);
+    assert_eq!((code, &imported["taken"]), (0, &1.into()), "{imported}");
+    assert!(Pip::newest().download(&mirror.index_url(ORIN), JETPACK_6, "demo==2.0").done);
+    drop(mirror);
+    assert_eq!(json(jetwheel(&data).arg("verify")).0, 0);
+
+    // An older bundle is refused from now on, unless that is meant.
+    let (code, said) = a.import(&data, &full, &[]);
+    assert_eq!(code, 1);
+    assert!(said.as_str().unwrap().contains("older than what this site has"), "{said}");
+    let (code, back) = a.import(&data, &full, &["--allow-older"]);
+    assert_eq!(code, 0, "{back}");
+    // The delta is for another state than that of an empty site.
+    let (code, said) = a.import(&b.path().join("empty"), &delta, &[]);
+    assert_eq!(code, 3);
+    assert!(said.as_str().unwrap().contains("delta for another state"), "{said}");
+    assert_eq!(count(&b.path().join("empty")), 0);
+}
+
+#[test]
+fn every_wrong_bundle_is_refused_by_its_own_message_and_changes_nothing() {
+    let (a, other) = (Site::with_wheels(3), Site::with_wheels(1));
+    let (full, _) = a.export("full.jwb", &[]);
+    let good = fs_err::read(&full).unwrap();
+    let signature = fs_err::read(a.path("full.jwb.minisig")).unwrap();
+    let b = tempfile::tempdir().unwrap();
+    let data = b.path().join("data");
+    let bundle = b.path().join("bundle.jwb");
+    let try_with = |bytes: &[u8], signed: bool, key: &Path| -> (i32, String) {
+        fs_err::write(&bundle, bytes).unwrap();
+        let beside = b.path().join("bundle.jwb.minisig");
+        if signed {
+            fs_err::write(&beside, &signature).unwrap();
+        } else if beside.exists() {
+            fs_err::remove_file(&beside).unwrap();
+        }
+        let mut command = jetwheel(&data);
+        let output = command.arg("import").arg(&bundle).arg("--public-key").arg(key).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let place = |needle: &[u8]| good.windows(needle.len()).rposition(|window| window == needle).unwrap();
+    let (key, foreign) = (a.path("key.pub"), other.path("key.pub"));
+
+    // A byte of the second wheel, with and without the signature beside the bundle.
+    let mut flipped = good.clone();
+    let name = "demo-1.1-cp310-cp310-linux_aarch64.whl";
+    // Behind the long name comes a header of 512 bytes.
+    flipped[place(name.as_bytes()) + 1100] ^= 1;
+    for signed in [true, false] {
+        let (code, said) = try_with(&flipped, signed, &key);
+        assert_eq!(code, if signed { 1 } else { 3 }, "{said}");
+        assert!(said.contains(name) && said.contains("sha256"), "{said}");
+    }
+    let mut manifest = good.clone();
+    let at = manifest.windows(7).position(|window| window == b"created").unwrap();
+    manifest[at + 12] ^= 1;
+    for signed in [true, false] {
+        let (code, said) = try_with(&manifest, signed, &key);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("manifest.json differs"), "{said}");
+    }
+    // Padding between members is under the signature alone.
+    let mut padding = good.clone();
+    *padding.last_mut().unwrap() ^= 1;
+    let (code, said) = try_with(&padding, true, &key);
+    assert_eq!(code, 1);
+    assert!(said.contains("changed after it was signed"), "{said}");
+    for length in [good.len() - 1024, good.len() - 4096, place(name.as_bytes()) + 1100, 700, 0] {
+        for signed in [true, false] {
+            let (code, said) = try_with(&good[..length], signed, &key);
+            assert!(code != 0 && said.contains("cut short"), "{length}: {said}");
+        }
+    }
+    let (code, said) = try_with(&good, true, &foreign);
+    assert_eq!(code, 1);
+    assert!(said.contains("signed by the key"), "{said}");
+    // Signed by nobody.
+    let bare = a.path("bare.jwb");
+    let mut command = jetwheel(&a.data());
+    command.args(["export", "--device", ORIN, "--output"]).arg(&bare);
+    assert_eq!(json(&mut command).0, 0);
+    let (code, said) = try_with(&fs_err::read(&bare).unwrap(), false, &key);
+    assert_eq!(code, 1);
+    assert!(said.contains("is not signed"), "{said}");
+
+    assert_eq!(count(&data), 0, "nothing was switched");
+    let (_, list) = json(jetwheel(&data).args(["snapshot", "list"]));
+    assert_eq!(list["snapshots"], serde_json::json!([]));
+    assert_eq!(try_with(&good, true, &key).0, 0, "what was unpacked before does no harm");
+    assert_eq!(count(&data), 3);
+}
+
+/// A tar whose manifest is right and whose members are not those that it promises.
+#[test]
+fn hostile_archives_lead_nowhere() {
+    let a = Site::with_wheels(1);
+    let (full, _) = a.export("full.jwb", &[]);
+    let unpacked = a.path("unpacked");
+    fs_err::create_dir(&unpacked).unwrap();
+    assert!(Command::new("tar").arg("-xf").arg(&full).arg("-C").arg(&unpacked).status().unwrap().success());
+    let digest = Sha256::of(&fs_err::read(a.path("in/demo-1.0-cp310-cp310-linux_aarch64.whl")).unwrap());
+    let wheel = format!("wheels/{digest}/demo-1.0-cp310-cp310-linux_aarch64.whl");
+    fs_err::write(unpacked.join("evil"), "evil").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", unpacked.join("link")).unwrap();
+    let transforms: [(&str, &[&str]); 4] = [
+        ("s,^evil,../../evil,", &["manifest.json", "evil", &wheel]),
+        ("s,^evil,/tmp/evil-of-a-bundle,", &["manifest.json", "evil", &wheel]),
+        ("s,^nothing,nothing,", &["manifest.json", "link", &wheel]),
+        ("s,^nothing,nothing,", &["manifest.json", &wheel, &wheel]),
+    ];
+    for (number, (transform, members)) in transforms.iter().enumerate() {
+        let (bundle, data) = (a.path("evil.jwb"), a.path(&format!("data-{number}")));
+        let mut tar = Command::new("tar");
+        tar.arg("-cPf").arg(&bundle).arg("-C").arg(&unpacked).args([
+            "--hard-dereference",
+            "--transform",
+            transform,
+        ]);
+        assert!(tar.args(*members).status().unwrap().success());
+        let (code, said) = json(jetwheel(&data).arg("import").arg(&bundle));
+        assert_eq!(code, 3, "{members:?}: {said}");
+        assert_eq!(count(&data), 0);
+    }
+    assert!(!Path::new("/tmp/evil-of-a-bundle").exists());
+}
+
+#[test]
+fn parts_policy_and_locks_travel() {
+    let a = Site::with_wheels(4);
+    let policies = a.path("policies");
+    fs_err::create_dir_all(policies.join("advisories")).unwrap();
+    let advisory = "[[advisory]]\nid = \"X-1\"\nproject = \"demo\"\nversions = \"==1.0\"\ndevices = [\"orin-*\"]\n\
+        action = \"refuse\"\ntext = \"computes wrongly\"\nsources = [\"https://bugs.example/1\"]\n";
+    fs_err::write(policies.join("advisories/x.toml"), advisory).unwrap();
+    fs_err::write(a.path("robots.lock"), "demo==1.1\n").unwrap();
+    let (lock, folder) = (a.path("robots.lock"), policies.to_str().unwrap());
+    let (bundle, report) =
+        a.export("parts.jwb", &["--split", "9000", "--lock", lock.to_str().unwrap(), "--policies", folder]);
+    let parts = report["files"].as_array().unwrap();
+    assert!(parts.len() > 2, "{report}");
+    assert_eq!(report["listed"], 3, "an advisory hides one");
+    let whole: Vec<u8> =
+        parts.iter().flat_map(|part| fs_err::read(part.as_str().unwrap()).unwrap()).collect();
+    fs_err::write(a.path("joined"), whole).unwrap();
+    fs_err::copy(a.path("parts.jwb.minisig"), a.path("joined.minisig")).unwrap();
+    assert!(minisign_agrees(&a.path("joined"), &a.path("key.pub")));
+
+    let b = tempfile::tempdir().unwrap();
+    let data = b.path().join("data");
+    fs_err::rename(a.path("parts.jwb.002"), a.path("lost")).unwrap();
+    let (code, said) = a.import(&data, &bundle, &[]);
+    assert_eq!(code, 3);
+    assert!(said.as_str().unwrap().contains("parts.jwb.002"), "{said}");
+    fs_err::rename(a.path("lost"), a.path("parts.jwb.002")).unwrap();
+    let last = PathBuf::from(parts.last().unwrap().as_str().unwrap());
+    let bytes = fs_err::read(&last).unwrap();
+    fs_err::remove_file(&last).unwrap();
+    let (code, said) = a.import(&data, &bundle, &[]);
+    assert_ne!(code, 0);
+    assert!(said.as_str().unwrap().contains(last.to_str().unwrap()), "{said}");
+    fs_err::write(&last, bytes).unwrap();
+    let (code, imported) = a.import(&data, &a.path("parts.jwb.001"), &[]);
+    assert_eq!((code, &imported["policy"]), (0, &serde_json::json!(["advisories/x.toml"])), "{imported}");
+    assert_eq!(fs_err::read_to_string(data.join("locks/robots.lock")).unwrap(), "demo==1.1\n");
+    let (_, advisories) = json(jetwheel(&data).args(["advisories", "--device", ORIN]));
+    let ids: Vec<_> = advisories["advisories"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+    assert!(ids.contains(&&"X-1".into()), "{ids:?}");
+}
+
+#[test]
+fn an_interrupted_import_goes_on_and_shows_nothing_before_its_end() {
+    let a = Site::with_wheels(20);
+    let (full, _) = a.export("full.jwb", &[]);
+    let b = tempfile::tempdir().unwrap();
+    let data = b.path().join("data");
+    let page = |mirror: &Mirror| get(&mirror.url(""), &format!("/{ORIN}@candidate/simple/demo/"), &[]).status;
+    for round in 0..4_u64 {
+        let mut child = jetwheel(&data)
+            .arg("import")
+            .arg(&full)
+            .stderr(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < std::time::Duration::from_millis(10 + round * 35) {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        let ended = child.wait().unwrap().success();
+        let (_, list) = json(jetwheel(&data).args(["snapshot", "list"]));
+        let snapshots = list["snapshots"].as_array().unwrap();
+        assert!(snapshots.len() <= 1 && (!ended || snapshots.len() == 1), "{list}");
+        assert!(snapshots.iter().all(|snapshot| snapshot["count"] == 20), "the whole or nothing: {list}");
+    }
+    let (code, imported) = a.import(&data, &full, &[]);
+    assert_eq!(code, 0, "{imported}");
+    assert_eq!(count(&data), 20);
+    assert_eq!(json(jetwheel(&data).arg("verify")).0, 0);
+    assert_eq!(page(&Mirror::serving(&data)), 200);
+    assert_eq!(fs_err::read_dir(data.join("incoming")).unwrap().count(), 0);
+}
