@@ -1,5 +1,6 @@
 //! Keys and signatures in minisign's format, made so that the tool of that name takes them.
 
+use std::fmt::Write as _;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
@@ -83,7 +84,11 @@ impl PublicKey {
 
 /// A key's id as minisign prints it.
 fn key_id(keynum: &[u8]) -> String {
-    keynum.iter().rev().map(|byte| format!("{byte:02X}")).collect()
+    let mut id = String::new();
+    for byte in keynum.iter().rev() {
+        let _infallible = write!(id, "{byte:02X}");
+    }
+    id
 }
 
 /// Makes a pair of keys: the secret one, without a password, in a new file that its owner alone can read, the public one

@@ -47,13 +47,13 @@ pub(super) fn start(bundle: &Path) -> Result<Start, Error> {
     let cut = |item: &str| Error::Cut { item: item.to_owned(), part: next.clone() };
     let mut entries = archive.entries().map_err(Error::io(bundle))?;
     let first = entries.next().ok_or_else(|| cut("its first member"))?;
-    let mut first = first.map_err(|error| not_whole(error, "its first member", next.as_deref(), bundle))?;
+    let mut first = first.map_err(|error| not_whole(&error, "its first member", next.as_deref(), bundle))?;
     if name(&first) != "manifest.json" {
         let found = "a bundle begins with manifest.json".to_owned();
         return Err(Error::Manifest { found });
     }
     let text = small(&mut first, LONGEST)
-        .map_err(|error| not_whole(error, "manifest.json", next.as_deref(), bundle))?;
+        .map_err(|error| not_whole(&error, "manifest.json", next.as_deref(), bundle))?;
     let manifest = Manifest::parse(&text)?;
     let mut signature = None;
     if let Some(Ok(mut second)) = entries.next()
@@ -61,7 +61,7 @@ pub(super) fn start(bundle: &Path) -> Result<Start, Error> {
     {
         let item = "manifest.json.minisig";
         let bytes = small(&mut second, LONGEST_SIGNATURE)
-            .map_err(|error| not_whole(error, item, next.as_deref(), bundle))?;
+            .map_err(|error| not_whole(&error, item, next.as_deref(), bundle))?;
         signature = Some(String::from_utf8_lossy(&bytes).into_owned());
     }
     Ok(Start { manifest, text, signature })
@@ -80,7 +80,7 @@ pub(super) fn wheels(bundle: &Path, manifest: &Manifest, stage: &mut Stage<'_>) 
     let mut item = "manifest.json".to_owned();
     let mut piece = vec![0; PIECE];
     for (number, entry) in archive.entries().map_err(Error::io(bundle))?.enumerate() {
-        let mut entry = entry.map_err(|error| not_whole(error, &item, next.as_deref(), bundle))?;
+        let mut entry = entry.map_err(|error| not_whole(&error, &item, next.as_deref(), bundle))?;
         let name = name(&entry);
         end = entry.raw_file_position().saturating_add(entry.size()).next_multiple_of(BLOCK);
         if (number == 0 && name == "manifest.json") || (number == 1 && name == "manifest.json.minisig") {
@@ -197,7 +197,7 @@ fn small<R: Read>(entry: &mut tar::Entry<'_, R>, limit: u64) -> io::Result<Vec<u
 }
 
 /// An error of the archive: one that ends too early is told from one that is none.
-fn not_whole(error: io::Error, item: &str, next: Option<&Path>, bundle: &Path) -> Error {
+fn not_whole(error: &io::Error, item: &str, next: Option<&Path>, bundle: &Path) -> Error {
     let text = error.to_string();
     // The tar crate has sentences of its own for archives that end too early.
     if error.kind() == io::ErrorKind::UnexpectedEof

@@ -168,20 +168,14 @@ fn what(
     store: &Store,
     context: &mut Context,
 ) -> anyhow::Result<(SnapshotId, Vec<SnapshotFile>)> {
-    let id = match &arguments.snapshot {
-        Some(selector) => snapshot::find(store, selector)?,
-        None => {
-            let policy = snapshot::policy_files(context)?;
-            // Where the newest one says the same already it is taken; an import's lists less than what is held.
-            let new = NewSnapshot { reason: "export".to_owned(), policy, ..NewSnapshot::default() };
-            match store.take_snapshot(&new)? {
-                Some(id) => id,
-                None => match store.snapshots().pop() {
-                    Some(head) => head.id,
-                    None => return Err(Usage("the store holds nothing to export".to_owned()).into()),
-                },
-            }
-        }
+    let id = if let Some(selector) = &arguments.snapshot {
+        snapshot::find(store, selector)?
+    } else {
+        let policy = snapshot::policy_files(context)?;
+        // Where the newest one says the same already it is taken; an import's lists less than what is held.
+        let new = NewSnapshot { reason: "export".to_owned(), policy, ..NewSnapshot::default() };
+        let newest = store.take_snapshot(&new)?.or_else(|| store.snapshots().pop().map(|head| head.id));
+        newest.ok_or_else(|| Usage("the store holds nothing to export".to_owned()))?
     };
     let files = store.snapshot(&id)?.files;
     Ok((id, files))

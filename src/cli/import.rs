@@ -35,13 +35,10 @@ pub struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let key = arguments.public_key.as_deref().or(context.config.public_key.as_deref());
-    let key = match key {
-        Some(path) => Some(PublicKey::read(&context.path(path))?),
-        None => {
-            context.console.say("note: no --public-key: the signature is not checked, hashes alone are")?;
-            None
-        }
-    };
+    let key = key.map(|path| PublicKey::read(&context.path(path))).transpose()?;
+    if key.is_none() {
+        context.console.say("note: no --public-key: the signature is not checked, hashes alone are")?;
+    }
     let trust = Trust { key, allow_older: arguments.allow_older };
     let bundle = whole_name(&context.path(&arguments.bundle));
     let store = context.store()?;

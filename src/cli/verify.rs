@@ -59,7 +59,12 @@ pub(super) fn run_with(
     } else {
         print(&mut context.console, &report, arguments.repair)?;
     }
-    Ok(if report.findings.iter().all(|finding| finding.mended) { Answer::Yes } else { Answer::No })
+    let snapshots_right = report.damaged_snapshots.is_empty();
+    Ok(if snapshots_right && report.findings.iter().all(|finding| finding.mended) {
+        Answer::Yes
+    } else {
+        Answer::No
+    })
 }
 
 fn print(console: &mut Console, report: &Report, repair: bool) -> anyhow::Result<()> {
@@ -78,12 +83,20 @@ fn print(console: &mut Console, report: &Report, repair: bool) -> anyhow::Result
             console.print(format_args!("    {state}: {remedy}\n"))?;
         }
     }
+    for found in &report.damaged_snapshots {
+        console.print(format_args!(
+            "damaged snapshot: {}\n    {}\n    {}\n    jetwheel snapshot remove {0} lets it go\n",
+            found.snapshot,
+            found.path.display(),
+            found.text
+        ))?;
+    }
     for orphan in &report.orphans {
         console
             .say(format_args!("{orphan}.whl has no sidecar file, as a crash leaves it; that does no harm"))?;
     }
     let mended = report.findings.iter().filter(|finding| finding.mended).count();
-    let found = report.findings.len();
+    let found = report.findings.len().saturating_add(report.damaged_snapshots.len());
     console.print(format_args!(
         "{} wheels hashed ({} bytes), {} files known: {}\n",
         report.blobs,

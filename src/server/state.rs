@@ -201,7 +201,7 @@ pub(super) fn nearest_words<'w>(name: &str, known: impl Iterator<Item = &'w str>
     let most = name.len().div_ceil(3);
     let mut found: Vec<(usize, &str)> =
         known.filter_map(|known| Some((distance(&name, known.as_bytes(), most)?, known))).collect();
-    found.sort();
+    found.sort_unstable();
     found.into_iter().take(PROPOSED).map(|(_, name)| name.to_owned()).collect()
 }
 

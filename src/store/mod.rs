@@ -38,7 +38,7 @@ pub use snapshot::{
     CHANNELS, Channel, FilesByProject, NewSnapshot, NotASnapshotId, Origin, PolicyFile, Snapshot,
     SnapshotFile, SnapshotHead, SnapshotId,
 };
-pub use verify::{Fetch, Finding, FindingKind, Report};
+pub use verify::{Fetch, Finding, FindingKind, Report, SnapshotFinding};
 
 use catalogue::record::{Counts, Light, counts_key, parse_file_key, pin_key, project_prefix, url_key};
 use catalogue::{Catalogue, Fault};

@@ -53,7 +53,7 @@ impl Store {
                 let mut chance = [0; ID_LENGTH];
                 let read = fs::File::open(RANDOM).and_then(|mut random| random.read_exact(&mut chance));
                 read.map_err(Error::io(RANDOM.as_ref()))?;
-                let id = chance.iter().map(|byte| format!("{byte:02x}")).collect();
+                let id = format!("{:032x}", u128::from_be_bytes(chance));
                 let site = Site { id, imported: BTreeMap::new() };
                 self.write_site(&site)?;
                 Ok(site)

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::catalogue::record::{Indexed, Light, digest_key, file_key, unseal};
 use super::sidecar::Sidecar;
-use super::{Error, Row, Store, locked, recover};
+use super::{Error, Row, SnapshotId, Store, locked, recover};
 use crate::digest::{Hasher, Sha256};
 use crate::wheel::ProjectName;
 
@@ -35,6 +35,21 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Blobs that no sidecar speaks of, as a crash leaves them: they do no harm.
     pub orphans: Vec<Sha256>,
+    /// How many snapshots were read.
+    pub snapshots: u64,
+    /// Snapshots that are damaged, or list what is lost.
+    pub damaged_snapshots: Vec<SnapshotFinding>,
+}
+
+/// What is wrong with a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SnapshotFinding {
+    /// Its id.
+    pub snapshot: SnapshotId,
+    /// Its file.
+    pub path: PathBuf,
+    /// What was found, and what was expected.
+    pub text: String,
 }
 
 /// One thing that is wrong.
@@ -139,6 +154,7 @@ impl Store {
         (report.blobs, report.bytes) = (blobs.into_inner(), bytes.into_inner());
         report.findings = std::mem::take(&mut *locked(&findings));
         report.findings.extend(self.rows_without_sidecar(&known)?);
+        self.verify_snapshots(&known, &mut report)?;
         report
             .findings
             .sort_by(|one, two| (&one.file, one.sha256, one.kind).cmp(&(&two.file, two.sha256, two.kind)));
@@ -171,6 +187,31 @@ impl Store {
         }
         if rows_wrong {
             self.rebuild()?;
+        }
+        Ok(())
+    }
+
+    /// Reads all snapshots, and looks whether what they list is known.
+    fn verify_snapshots(&self, known: &BTreeSet<Sha256>, report: &mut Report) -> Result<(), Error> {
+        for id in super::snapshot::ids(&self.layout)? {
+            report.snapshots = report.snapshots.saturating_add(1);
+            let (mut lost, mut first) = (0_u64, None);
+            let read = self.each_in_snapshot(&id, |file| {
+                if !known.contains(&file.sha256) {
+                    lost = lost.saturating_add(1);
+                    first.get_or_insert(file.file);
+                }
+            });
+            let text = match (read, first) {
+                (Ok(_), None) => continue,
+                (Ok(_), Some(first)) => {
+                    format!("lists {lost} files of which nothing is known, {first} among them")
+                }
+                (Err(Error::Damaged { found, .. }), _) => found,
+                (Err(error), _) => return Err(error),
+            };
+            let path = self.layout.snapshot(&id);
+            report.damaged_snapshots.push(SnapshotFinding { snapshot: id, path, text });
         }
         Ok(())
     }

@@ -244,6 +244,8 @@ fn a_damaged_snapshot_is_found_out_and_hinders_no_other() {
         answer.as_str().unwrap().contains("checksum") || answer.as_str().unwrap().contains("column"),
         "{answer}"
     );
+    let (code, report) = json(jetwheel(&data).arg("verify"));
+    assert_eq!((code, &report["damaged_snapshots"][0]["snapshot"]), (1, &id.as_str().into()), "{report}");
     // Nothing of it is needed to make another.
     let store = Store::open(&data).unwrap();
     let new = NewSnapshot { reason: "create".to_owned(), always: true, ..NewSnapshot::default() };
@@ -301,4 +303,67 @@ fn gc_takes_what_nothing_names_and_is_old_enough() {
     fs_err::write(&path, whole).unwrap();
     let (code, sweep) = json(jetwheel(&data).args(["gc", "--older-than", "0s"]));
     assert_eq!((code, &sweep["blobs"]), (0, &1.into()));
+}
+
+/// At random moments `kill -9` falls into commands that change the store; what was there before, and all that was
+/// acknowledged, is there after, whole.
+#[test]
+fn kill_at_any_moment_leaves_every_snapshot_and_channel_whole() {
+    const ROUNDS: usize = 24;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let wheels: Vec<PathBuf> =
+        (0..ROUNDS).map(|number| wheel(dir.path(), "demo", &format!("1.{number}"), "")).collect();
+    let mut newest = add(&data, &[&wheels[0]]).unwrap();
+    json(jetwheel(&data).args(["snapshot", "create", "--name", "first"]));
+    let verbs: [&[&str]; 5] = [
+        &["add"],
+        &["snapshot", "create"],
+        &["snapshot", "promote"],
+        &["snapshot", "promote", "first"],
+        &["gc", "--older-than", "0s"],
+    ];
+    let mut chance = 2026_u64;
+    let (mut acknowledged, mut killed) = (1_usize, 0_usize);
+    for (round, added) in wheels.iter().enumerate() {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let verb = verbs[round % verbs.len()];
+        let mut command = jetwheel(&data);
+        command.args(verb).args((verb == ["add"]).then_some(added));
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let moment = std::time::Instant::now() + std::time::Duration::from_micros((chance >> 33) % 60_000);
+        while std::time::Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        let done = child.wait().unwrap().success();
+        killed += usize::from(!done);
+        acknowledged += usize::from(done && verb == ["add"] && round > 0);
+
+        let store = Store::open(&data).unwrap();
+        assert_eq!(store.recovery(), None, "round {round}: a killed process is no damage");
+        let snapshots = store.snapshots();
+        let last = snapshots.last().unwrap().id.to_string();
+        assert!(last >= newest, "round {round}: {newest} is lost");
+        newest = last;
+        for head in &snapshots {
+            let snapshot = store.snapshot(&head.id).unwrap();
+            assert_eq!(snapshot.files.len() as u64, head.count);
+            for file in snapshot.files {
+                let bytes = fs_err::read(store.blob(&file.sha256)).unwrap();
+                assert_eq!(Sha256::of(&bytes), file.sha256, "round {round}");
+            }
+        }
+        for (name, channel) in store.channels() {
+            assert!(store.find_snapshot(name).is_some());
+            assert!(snapshots.iter().any(|head| head.id == channel.current), "round {round}: {name}");
+        }
+        let held = store.held_files().unwrap().len();
+        assert!(held >= acknowledged, "round {round}: {held} of {acknowledged}");
+    }
+    assert!(killed > 0, "no kill fell into a command");
+    add(&data, &wheels.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    let (code, report) = json(jetwheel(&data).arg("verify"));
+    assert_eq!((code, report["blobs"].as_u64()), (0, Some(ROUNDS as u64)), "{report}");
 }

@@ -41,13 +41,11 @@ impl Index {
         if let Some(channel) = self.channels.get(selector) {
             return Some(channel.current.clone());
         }
-        match selector.parse::<SnapshotId>() {
-            Ok(id) => self.heads.contains_key(&id).then_some(id),
-            Err(_) => {
-                let mut named = self.heads.values().filter(|head| head.name.as_deref() == Some(selector));
-                named.next().map(|head| head.id.clone())
-            }
+        if let Ok(id) = selector.parse::<SnapshotId>() {
+            return self.heads.contains_key(&id).then_some(id);
         }
+        let mut named = self.heads.values().filter(|head| head.name.as_deref() == Some(selector));
+        named.next().map(|head| head.id.clone())
     }
 
     /// The channel that names a snapshot.

@@ -178,7 +178,9 @@ impl Store {
         files: &[SnapshotFile],
     ) -> Result<Option<SnapshotId>, Error> {
         let mut totals = Totals::new(&new.policy);
-        files.iter().for_each(|file| totals.add(file));
+        for file in files {
+            totals.add(file);
+        }
         self.write_snapshot(new, totals, |put| {
             files.iter().cloned().try_for_each(put).map_err(unwritten(self))
         })
