@@ -110,7 +110,9 @@ pub enum Limit {
     )]
     Backtracks(u32),
     /// It was stopped from outside.
-    #[error("no answer in the time that there is: the request is too entangled; pin some of the projects in it")]
+    #[error(
+        "no answer in the time that there is: the request is too entangled; pin some of the projects in it"
+    )]
     Time,
     /// Too much is asked for.
     #[error("{0} requirements and constraints are too many: at most {MOST_REQUESTED} are taken")]

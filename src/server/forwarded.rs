@@ -15,7 +15,8 @@ pub(super) fn base_url(parts: &Parts) -> Option<String> {
         let value = parts.headers.get(name)?.to_str().ok()?;
         value.split(',').next().map(|value| value.trim().to_owned())
     };
-    let forwarded = |name: &'static str| first(HeaderName::from_static(name)).filter(|value| !value.is_empty());
+    let forwarded =
+        |name: &'static str| first(HeaderName::from_static(name)).filter(|value| !value.is_empty());
     let scheme = match forwarded("x-forwarded-proto").as_deref() {
         Some("https") => "https",
         None | Some("http") => "http",
@@ -54,7 +55,8 @@ fn is_prefix(text: &str) -> bool {
             && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
     };
     text.is_empty()
-        || (text.len() <= LONGEST && text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment)))
+        || (text.len() <= LONGEST
+            && text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment)))
 }
 
 #[cfg(test)]
@@ -62,9 +64,9 @@ mod tests {
     use super::*;
 
     fn base(headers: &[(&str, &str)]) -> Option<String> {
-        let request = headers.iter().fold(http::Request::builder(), |builder, (name, value)| {
-            builder.header(*name, *value)
-        });
+        let request = headers
+            .iter()
+            .fold(http::Request::builder(), |builder, (name, value)| builder.header(*name, *value));
         base_url(&request.body(()).unwrap().into_parts().0)
     }
 

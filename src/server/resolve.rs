@@ -17,8 +17,8 @@ use super::reply::Reply;
 use super::state::State;
 use crate::policy::DeviceProfile;
 use crate::resolve::{
-    Failure, Lock, LockError, MOST_REQUESTED, Request, Requirement, Resolution, Stop, Target, json as set_json,
-    pylock, requirements_txt,
+    Failure, Lock, LockError, MOST_REQUESTED, Request, Requirement, Resolution, Stop, Target,
+    json as set_json, pylock, requirements_txt,
 };
 
 /// The largest body, in bytes: 5,000 requirements of 200 letters.
@@ -106,9 +106,7 @@ pub(super) async fn resolve(
         match state.verdicts.resolve(&request, device, &in_force, &base_url) {
             Ok(resolution) => set(&resolution, device, output, &base_url),
             Err(Failure::Unsatisfiable(explanation)) => no_set(&id, &*explanation),
-            Err(Failure::Limit(limit)) => {
-                no_set(&id, &json!({"text": limit.to_string(), "causes": []}))
-            }
+            Err(Failure::Limit(limit)) => no_set(&id, &json!({"text": limit.to_string(), "causes": []})),
             Err(Failure::Request(error)) => {
                 let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
                 Err(Refusal::Malformed(format!("{error}{}", source.unwrap_or_default())))

@@ -100,13 +100,9 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
 }
 
 /// The one route that takes a body.
-async fn resolve(
-    state: &Arc<State>,
-    parts: &Parts,
-    device: &str,
-    body: Incoming,
-) -> Result<Reply, Refusal> {
-    let refusal = if parts.method == Method::POST { not_json(&parts.headers) } else { Some(Refusal::PostOnly) };
+async fn resolve(state: &Arc<State>, parts: &Parts, device: &str, body: Incoming) -> Result<Reply, Refusal> {
+    let refusal =
+        if parts.method == Method::POST { not_json(&parts.headers) } else { Some(Refusal::PostOnly) };
     if let Some(refusal) = refusal {
         discard(body).await;
         return Err(refusal);

@@ -95,7 +95,12 @@ impl Verdicts {
     }
 
     /// What was found for a project, if that still holds. Does not block.
-    pub(crate) fn fresh(&self, device: &str, project: &ProjectName, generation: u64) -> Option<Arc<Together>> {
+    pub(crate) fn fresh(
+        &self,
+        device: &str,
+        project: &ProjectName,
+        generation: u64,
+    ) -> Option<Arc<Together>> {
         let together = self.together.find(&(device.to_owned(), project.clone()))?;
         if together.generation != generation {
             return None;
@@ -103,7 +108,8 @@ impl Verdicts {
         // Read first: a change in between is then seen at the next look.
         let newest = self.store.revision();
         if together.seen_at.load(Ordering::Acquire) != newest {
-            let same = |(project, revision): &(ProjectName, u64)| self.store.project_revision(project) == *revision;
+            let same =
+                |(project, revision): &(ProjectName, u64)| self.store.project_revision(project) == *revision;
             if !together.made_from.iter().all(same) {
                 return None;
             }
@@ -207,7 +213,8 @@ impl Verdicts {
         let answer = self.resolve_once(request, device, in_force, base_url);
         let Err(Failure::Unsatisfiable(mut explanation)) = answer else { return answer };
         // The same machine with another release: other machines are no remedy.
-        let others = in_force.policy.devices().filter(|other| other.soc == device.soc && other.id != device.id);
+        let others =
+            in_force.policy.devices().filter(|other| other.soc == device.soc && other.id != device.id);
         let fits = |other: &&DeviceProfile| self.resolve_once(request, other, in_force, "").is_ok();
         explanation.offer_elsewhere(others.filter(fits).map(|other| other.id.clone()).collect());
         Err(Failure::Unsatisfiable(explanation))

@@ -74,7 +74,8 @@ impl Brief {
     pub fn weight(&self) -> usize {
         let facts = &self.facts;
         let texts = facts.requires_dist.iter().chain(&facts.provides_extra).chain(&self.opened);
-        let texts = texts.chain(&self.brought).chain(self.linked.iter().flat_map(|(left, right)| [left, right]));
+        let texts =
+            texts.chain(&self.brought).chain(self.linked.iter().flat_map(|(left, right)| [left, right]));
         texts.map(|text| text.len().saturating_add(32)).sum::<usize>().saturating_add(facts.file.len() + 600)
     }
 }
