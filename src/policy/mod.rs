@@ -133,6 +133,15 @@ impl Policy {
         self.devices.iter()
     }
 
+    /// The name of each chip in profile ids, with the entries of `/proc/device-tree/compatible` that name the chip or a board
+    /// that carries it.
+    pub fn device_tree_entries() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+        TABLES.socs.iter().map(|soc| {
+            let entries = soc.compatible.iter().chain(&soc.boards).map(String::as_str);
+            (soc.name.as_str(), entries.collect())
+        })
+    }
+
     /// The known ids most like that one, best first; at most five.
     pub fn nearest(&self, id: &str) -> Vec<&str> {
         nearest::nearest(id, self.devices.iter().map(|device| device.id.as_str()))

@@ -20,6 +20,7 @@ use crate::store::Store;
 
 mod accept;
 mod body;
+mod device;
 mod explain;
 mod files;
 mod health;
