@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use http::header::{self, HeaderName};
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -18,7 +19,7 @@ use super::path::{self, Route};
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::State;
-use super::{accept, explain, files, health, pages, simple};
+use super::{accept, explain, files, forwarded, health, pages, resolve, simple};
 
 /// How much of a body that nobody wants is read before the answer, in bytes, so that a client that only reads once it has
 /// sent everything sees the answer. Past it the connection is closed.
@@ -67,6 +68,9 @@ pub(super) async fn respond(
 
 async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, Refusal> {
     let (parts, body) = request.into_parts();
+    if let Ok(Route::Resolve { device }) = path::parse(parts.uri.path()) {
+        return resolve(state, &parts, &device, body).await;
+    }
     if parts.method != Method::GET && parts.method != Method::HEAD {
         discard(body).await;
         return Err(path::parse(parts.uri.path()).err().unwrap_or(Refusal::ReadOnly));
@@ -91,11 +95,41 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
             files::metadata(state, in_force, &device, sha256, filename, asked).await
         }
         Route::Explain { device, project } => explain::project(state, in_force, &device, project).await,
+        Route::Resolve { .. } => Err(Refusal::PostOnly),
     }
 }
 
+/// The one route that takes a body.
+async fn resolve(state: &Arc<State>, parts: &Parts, device: &str, body: Incoming) -> Result<Reply, Refusal> {
+    let refusal =
+        if parts.method == Method::POST { not_json(&parts.headers) } else { Some(Refusal::PostOnly) };
+    if let Some(refusal) = refusal {
+        discard(body).await;
+        return Err(refusal);
+    }
+    let Some(base_url) = forwarded::base_url(parts) else {
+        discard(body).await;
+        return Err(Refusal::Malformed(
+            "the Host or X-Forwarded-* headers do not tell how this mirror is reached".to_owned(),
+        ));
+    };
+    let in_force = &state.in_force().await?;
+    resolve::resolve(state, in_force, device, base_url, body).await
+}
+
+/// Why a body of that type is not taken. None at all, and the one that curl claims for any body, are taken for JSON.
+fn not_json(headers: &HeaderMap) -> Option<Refusal> {
+    let value = headers.get(header::CONTENT_TYPE)?;
+    let text = value.to_str().unwrap_or("not text").to_ascii_lowercase();
+    let kind = text.split(';').next().unwrap_or_default().trim();
+    let taken = kind == "application/json"
+        || kind == "application/x-www-form-urlencoded"
+        || (kind.starts_with("application/") && kind.ends_with("+json"));
+    (!taken).then(|| Refusal::NotJson(super::refusal::cut(&text)))
+}
+
 /// Reads a body and drops it, within limits.
-async fn discard(mut body: Incoming) {
+pub(super) async fn discard(mut body: Incoming) {
     let read = async {
         let mut count = 0_usize;
         while let Some(Ok(frame)) = body.frame().await {

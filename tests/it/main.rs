@@ -15,6 +15,8 @@ mod hostile;
 mod pip_uv;
 mod policy;
 mod resolve;
+mod resolve_http;
+mod resolve_real;
 mod simple_api;
 mod store;
 mod sync;
