@@ -34,6 +34,7 @@ mod path;
 mod range;
 mod refusal;
 mod reply;
+mod request_body;
 mod resolve;
 mod router;
 mod simple;

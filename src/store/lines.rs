@@ -32,8 +32,12 @@ impl Lines {
         if fs::metadata(path).is_ok_and(|found| found.len().saturating_add(line.len() as u64) > LONGEST_LOG) {
             fs::rename(path, path.with_extension("jsonl.1")).map_err(Error::io(path))?;
         }
-        let mut log =
-            fs::OpenOptions::new().create(true).read(true).append(true).open(path).map_err(Error::io(path))?;
+        let mut log = fs::OpenOptions::new()
+            .create(true)
+            .read(true)
+            .append(true)
+            .open(path)
+            .map_err(Error::io(path))?;
         // A power cut may have left half a line.
         let mut last = [b'\n'];
         if log.seek(SeekFrom::End(-1)).is_ok() {

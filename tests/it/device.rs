@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::data;
 use crate::support::http::{get, send};
 use crate::support::mirror::Mirror;
-use crate::support::data;
 
 /// Imitated roots (`tests/data/roots`) and what they are.
 const ROOTS: [(&str, &str); 5] = [
@@ -28,7 +28,9 @@ fn run(shell: &[&str], script: &Path, root: &Path, home: &str, arguments: &[&str
         .env("PATH", std::env::var_os("PATH").unwrap())
         .env("HOME", home)
         .output()
-        .unwrap_or_else(|error| panic!("{program} is needed for this test ({error}): run ./ci.sh test, which installs it"))
+        .unwrap_or_else(|error| {
+            panic!("{program} is needed for this test ({error}): run ./ci.sh test, which installs it")
+        })
 }
 
 /// A copy of an imitated root, in which the script may write.
@@ -58,11 +60,18 @@ fn set_up_names_the_profile_writes_both_files_and_takes_them_back() {
 
             let output = run(shell, &script, &root, "/home/user", &[]);
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(output.status.success(), "{shell:?} {device}: {said} {}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                output.status.success(),
+                "{shell:?} {device}: {said} {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
             assert!(said.contains(&format!("this machine: {device} ")), "{shell:?} {device}: {said}");
             let index = format!("http://mirror.test/{device}/simple/");
             let written = fs_err::read_to_string(&pip).unwrap();
-            assert!(written.contains(&format!("index-url = {index}\ntrusted-host = mirror.test\n")), "{written}");
+            assert!(
+                written.contains(&format!("index-url = {index}\ntrusted-host = mirror.test\n")),
+                "{written}"
+            );
             let written: toml::Table = fs_err::read_to_string(&uv).unwrap().parse().unwrap();
             assert_eq!(written["index"][0]["url"].as_str(), Some(index.as_str()));
 

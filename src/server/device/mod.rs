@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{StatusCode, header};
+use hyper::body::Incoming;
 
 use super::in_force::InForce;
 use super::refusal::Refusal;
 use super::reply::Reply;
+use super::request_body;
 use super::state::State;
 use crate::policy::{DeviceProfile, Policy, Version};
 use crate::store::{DeviceReport, ReportBody};
 
 /// The largest report that is taken, in bytes; one of `check.py` has some 2 kB.
-pub(super) const LARGEST_REPORT: usize = 256 << 10;
+const LARGEST_REPORT: usize = 256 << 10;
 
 /// Sets a device up, in POSIX sh.
 const SETUP: &str = include_str!("setup.sh");
@@ -54,16 +56,20 @@ pub(super) async fn report(
     state: &Arc<State>,
     in_force: &InForce,
     device: &str,
-    body: Bytes,
+    body: Incoming,
 ) -> Result<Reply, Refusal> {
     let id = in_force.device(device)?.id.clone();
+    let body = request_body::read(body, LARGEST_REPORT).await?;
     let body: ReportBody = serde_json::from_slice(&body)
         .map_err(|error| Refusal::Malformed(format!("the report is not what check.py sends: {error}")))?;
     if body.device != id {
         return Err(Refusal::Malformed(format!("the report is of {:?}, the address of {id}", body.device)));
     }
     let answer = if body.passed {
-        format!("thank you: {id} passed on {}\n", if body.gpu.is_some() { "its GPU" } else { "its CPU alone" })
+        format!(
+            "thank you: {id} passed on {}\n",
+            if body.gpu.is_some() { "its GPU" } else { "its CPU alone" }
+        )
     } else {
         suggestion(&id, &body)
     };
@@ -98,7 +104,9 @@ fn plain(text: &str) -> Result<&str, Refusal> {
     if text.bytes().all(harmless) {
         return Ok(text);
     }
-    Err(Refusal::Malformed("the address of this mirror, as the request has it, cannot stand in a script".to_owned()))
+    Err(Refusal::Malformed(
+        "the address of this mirror, as the request has it, cannot stand in a script".to_owned(),
+    ))
 }
 
 fn script_reply(content_type: &'static str, script: String) -> Reply {
@@ -107,7 +115,7 @@ fn script_reply(content_type: &'static str, script: String) -> Reply {
     reply
 }
 
-/// Shell patterns of device-tree entries, each with the name of its SoC in profile ids.
+/// Shell patterns of device-tree entries, each with the name of its chip in profile ids.
 fn soc_cases() -> String {
     let mut cases = String::new();
     for (name, compatible) in Policy::device_tree_entries() {
@@ -148,7 +156,8 @@ mod tests {
     #[test]
     fn only_harmless_texts_stand_in_scripts() {
         assert!(plain("https://mirror.example:8080/jetson").is_ok());
-        for text in ["http://a'$(id)", "http://a\"", "http://a\n", "http://a b", "http://a\\", "http://a`id`"] {
+        for text in ["http://a'$(id)", "http://a\"", "http://a\n", "http://a b", "http://a\\", "http://a`id`"]
+        {
             assert!(plain(text).is_err(), "{text}");
         }
     }
