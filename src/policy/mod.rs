@@ -31,7 +31,7 @@ use std::sync::OnceLock;
 pub use advisory::{Action, Advisory};
 pub use detect::{Detection, DetectionNote, Evidence, SystemFiles, detect, detect_jetson_release};
 pub use device::{DeviceProfile, NotAVersion, Stack, Version};
-pub use explain::{Candidate, ExplainedFile, Explanation, code_name, explain};
+pub use explain::{Candidate, DeviceCheck, ExplainedFile, Explanation, code_name, explain};
 pub use pattern::Pattern;
 pub use verdict::{Code, Judgement, Note, NoteCode, Reason, Verdict};
 

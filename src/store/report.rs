@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::lines::Lines;
 use super::{Error, Store, locked};
 use crate::digest::Sha256;
+use crate::wheel::Facts;
 
 /// A report as `check.py` sends it. Keys that are not named here are dropped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,6 +84,14 @@ impl DeviceReport {
     /// A report that comes now.
     pub fn now(body: ReportBody) -> Self {
         Self { time: jiff::Timestamp::now().to_string(), body }
+    }
+
+    /// Whether it is of a device of that profile that has that wheel installed; METADATA's digest tells.
+    pub fn is_of(&self, device: &str, facts: &Facts) -> bool {
+        let installed = |wheel: &InstalledWheel| wheel.metadata_sha256 == facts.metadata_sha256;
+        self.body.device == device
+            && facts.metadata_sha256.is_some()
+            && self.body.wheels.iter().any(installed)
     }
 }
 
