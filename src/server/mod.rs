@@ -20,6 +20,7 @@ use crate::store::Store;
 
 mod accept;
 mod body;
+mod device;
 mod explain;
 mod files;
 mod forwarded;
@@ -33,6 +34,7 @@ mod path;
 mod range;
 mod refusal;
 mod reply;
+mod request_body;
 mod resolve;
 mod router;
 mod simple;
