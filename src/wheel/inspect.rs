@@ -22,6 +22,9 @@ use crate::fatbin::{Finish, Format, GpuCode, Scan, Scanner};
 /// The most things that are said to be wrong with one file; of more, their number is said.
 const MOST_DAMAGE: usize = 100;
 
+/// The most characters of one of them.
+const LONGEST_DAMAGE: usize = 1000;
+
 /// From how many bytes on a member that outweighs the others is worked on by two threads.
 const SHARED_FLOOR: u64 = 32 << 20;
 
@@ -631,8 +634,20 @@ fn finish_facts(facts: &mut Facts) {
     }
 }
 
-/// Bounds how much is said.
+/// Bounds how much is said: names of members and values of fields may have megabytes.
 fn shorten(mut damage: Vec<Damage>) -> Vec<Damage> {
+    let cut = |text: &mut String| {
+        if let Some((end, _)) = text.char_indices().nth(LONGEST_DAMAGE) {
+            text.truncate(end);
+            text.push('…');
+        }
+    };
+    for Damage { member, text, .. } in &mut damage {
+        cut(text);
+        if let Some(member) = member {
+            cut(member);
+        }
+    }
     if damage.len() > MOST_DAMAGE {
         let more = damage.len().saturating_sub(MOST_DAMAGE);
         let code = damage.iter().map(|damage| damage.code).min().unwrap_or(DamageCode::Damaged);
