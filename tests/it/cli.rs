@@ -212,3 +212,40 @@ fn a_reader_who_has_seen_enough_is_no_error() {
     let output = Command::new("bash").args(["-c", &script]).current_dir(site.folder.path()).output().unwrap();
     assert_ends(&output, 0, &[]);
 }
+
+/// What a wheel, its name or a folder says may not move the cursor, change colours, or look like a line of ours.
+#[test]
+fn what_comes_from_outside_cannot_paint_the_terminal() {
+    let site = Site::new();
+    let folder = site.folder.path().join("in");
+    fs_err::create_dir(&folder).unwrap();
+    let evil = "\u{1b}]0;title\u{7}\u{1b}[31m\u{9b}2J\u{202e}\r";
+    make_wheels(
+        &json!([
+            {"filename": "path-1.0-py3-none-any.whl", "files": {format!("path/{evil}\nx.py"): ""}},
+            {"filename": "python-1.0-py3-none-any.whl", "requires_python": format!(">=3{evil}")},
+            {"filename": "name-1.0-py3-none-any.whl", "name": evil},
+            {"filename": "extra-1.0-py3-none-any.whl", "provides_extra": [evil], "requires_dist": [evil]},
+        ]),
+        &folder,
+    );
+    fs_err::write(folder.join(format!("{evil}\nadded 1 fake.whl")), "").unwrap();
+    let folder = folder.to_str().unwrap();
+    let harmful = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
+    for arguments in [
+        &["add", folder][..],
+        &["add", folder, "--format", "json"],
+        &["inspect", folder, "--device", "orin-jp6.2"],
+        &["inspect", folder, "--format", "json"],
+        &["explain", evil, "--device", "orin-jp6.2"],
+        &["devices", evil],
+        &["add", &format!("{folder}/{evil}")],
+    ] {
+        let output = site.run(arguments);
+        assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+        for text in [out(&output), err(&output)] {
+            assert!(!text.contains(harmful), "{arguments:?}: {text:?}");
+            assert!(!text.lines().any(|line| line.starts_with("added 1 fake")), "{arguments:?}: {text:?}");
+        }
+    }
+}
