@@ -66,6 +66,24 @@ fn a_line_of_the_log_cannot_be_forged() {
     assert!(!log.contains("hidden"), "a query may hold a secret: {log}");
 }
 
+/// RFC 9112, section 3.2.
+#[test]
+fn a_request_without_one_host_is_malformed() {
+    let dir = stocked();
+    let mirror = Mirror::serving(&dir.path().join("data"));
+    for (head, status) in [
+        ("GET /healthz HTTP/1.1\r\n", "400"),
+        ("GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n", "400"),
+        ("GET /healthz HTTP/1.1\r\nHost: a\r\n", "200"),
+        ("GET /healthz HTTP/1.0\r\n", "200"),
+    ] {
+        let request = format!("{head}Connection: close\r\n\r\n");
+        let answer = exchange(&mirror.url(""), request.as_bytes()).unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
+    }
+}
+
 /// Numbers from a seed, so that a failure can be repeated (the constants are those of Numerical Recipes).
 struct Numbers(u64);
 
