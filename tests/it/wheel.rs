@@ -11,7 +11,7 @@ use jetwheel::wheel::{self, Error, Facts, InspectOptions, Inspection, SupportedT
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::support::{data, jetwheel, make_twins};
+use crate::support::{data, jetwheel, make_twins, make_wheels};
 
 fn json(path: &str) -> Value {
     serde_json::from_str(&fs_err::read_to_string(data(path)).unwrap()).unwrap()
@@ -465,6 +465,34 @@ fn bombs_are_not_inflated() {
 }
 
 #[test]
+fn lists_that_are_long_beyond_use_are_not_kept() {
+    let mut long = members(&[]);
+    edit(&mut long, "RECORD", |member| {
+        member.data.extend(format!("\"{}\",sha256=x,1\n", "a".repeat(20 << 20)).bytes());
+    });
+    insta::assert_snapshot!(damage_of(FILE, &long), @"hash-mismatch demo-1.0.dist-info/RECORD a line of 20971533 bytes, expected at most 262144");
+
+    // 4,000 libraries that need 500 others each.
+    let dir = tempfile::tempdir().unwrap();
+    let needed: Vec<String> = (0..500).map(|number| format!("lib{number}.so")).collect();
+    let library =
+        serde_json::json!({ "filename": FILE, "elfs": [{ "path": "demo/a.so", "needed": needed }] });
+    make_wheels(&library, dir.path());
+    let script = "\
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], 'a', zipfile.ZIP_DEFLATED, compresslevel=1) as out:
+    data = out.read('demo/a.so')
+    for i in range(4000): out.writestr('demo/%d.so' % i, data)
+";
+    let wheel = dir.path().join(FILE);
+    assert!(Command::new("python3").args(["-c", script]).arg(&wheel).status().unwrap().success());
+    let facts = wheel::inspect_wheel(&wheel, &InspectOptions::default()).unwrap().facts;
+    assert_eq!(facts.members, []);
+    let said = |damage: &wheel::Damage| damage.text.starts_with("the facts of its members take ");
+    assert!(facts.damage.iter().any(said), "{:?}", facts.damage.last());
+}
+
+#[test]
 fn wheels_without_their_metadata_are_damage() {
     let bare = [raw("demo/__init__.py", "x = 1\n")];
     insta::assert_snapshot!(damage_of(FILE, &bare), @"damaged - no demo-1.0.dist-info folder, expected one");
@@ -519,6 +547,14 @@ fn the_command_shows_files_and_its_exit_code_says_whether_all_is_well() {
     assert!(
         out.contains("kernel.cubin") && err.contains("cut-1.0-py3-none-any.whl") && err.contains("absent.so")
     );
+
+    // What would never open or never end is an error at once; so is what lies beside good files and cannot be read.
+    assert!(Command::new("mkfifo").arg(dir.path().join("pipe.whl")).status().unwrap().success());
+    for odd in ["pipe.whl", "/dev/zero", "/dev/null"] {
+        let (code, _, err) = run(&[odd]);
+        assert_eq!(code, 3);
+        assert!(err.contains("not a regular file"), "{err}");
+    }
 
     let (code, _, err) = run(&["wheels", "--device", "no-such-device"]);
     assert_eq!(code, 2);
