@@ -11,14 +11,19 @@ use jetwheel::cli::{self, Cli, Console};
 /// Width of tables where the terminal does not say its own.
 const WIDTH: usize = 100;
 
+/// What is logged where `RUST_LOG` does not say: our own doings, and of libraries only what goes wrong.
+const LOGGED: &str = "warn,jetwheel=info";
+
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
+        // A log that nobody reads any more, or on a full disk, must not end the mirror.
+        .log_internal_errors(false)
         .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info,sled=warn".into()),
+            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| LOGGED.into()),
         )
         .init();
     // Two TLS providers would have to be chosen between at the first connection; ring is the only one built in.
