@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::support::mirror::Mirror;
 use crate::support::{jetwheel, make_wheels};
 
 /// Every verb, with nothing that only some of them take.
@@ -248,4 +249,23 @@ fn what_comes_from_outside_cannot_paint_the_terminal() {
             assert!(!text.lines().any(|line| line.starts_with("added 1 fake")), "{arguments:?}: {text:?}");
         }
     }
+}
+
+/// The server runs what is asked for beside it, with names of files as they are.
+#[test]
+fn a_command_beside_a_server_runs_there_whatever_its_files_are_called() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let site = Site::new();
+    let odd = site.folder.path().join(std::ffi::OsStr::from_bytes(b"nu\xff\nll"));
+    fs_err::create_dir(&odd).unwrap();
+    fs_err::rename(site.path(WHEEL), odd.join(WHEEL)).unwrap();
+    let mirror = Mirror::serving(&site.data());
+    let output = jetwheel(&site.data()).arg("add").arg(odd.join(WHEEL)).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("1 added, 0 known"), "{}", out(&output));
+    let output = jetwheel(&site.data()).args(["add", WHEEL]).current_dir(&odd).output().unwrap();
+    assert!(out(&output).contains("0 added, 1 known"), "{}{}", out(&output), err(&output));
+    let page = crate::support::http::get(&mirror.url(""), "/orin-jp6.2/simple/demo/", &[]);
+    assert!(page.text().contains(WHEEL), "{page:?}");
 }
