@@ -45,7 +45,7 @@ impl Console {
     pub fn print_json(&mut self, value: &impl Serialize) -> io::Result<()> {
         // JSON's own escapes stop at the first 32 characters. Any other stands in a string, where an escape means the same.
         let text = serde_json::to_string_pretty(value)?;
-        self.out.write_all(escaped(&text, |letter, out| write_json_escape(letter, out)).as_bytes())?;
+        self.out.write_all(escaped(&text, write_json_escape).as_bytes())?;
         writeln!(self.out)
     }
 
@@ -100,12 +100,11 @@ fn escaped(text: &str, write: impl Fn(char, &mut String)) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A name or a message that has to stay on one line.
+/// A name or a message that has to stay on one line, also where it goes to a terminal by another way than the console.
 pub(super) fn one_line(text: &str) -> Cow<'_, str> {
-    if text.contains(['\n', '\t']) {
-        Cow::Owned(text.replace('\n', "\\n").replace('\t', "\\t"))
-    } else {
-        Cow::Borrowed(text)
+    match harmless(text) {
+        text if text.contains(['\n', '\t']) => Cow::Owned(text.replace('\n', "\\n").replace('\t', "\\t")),
+        text => text,
     }
 }
 
@@ -120,14 +119,14 @@ mod tests {
             harmless("\u{1b}[31m\r\u{9b}2J\u{7f}\u{202e}"),
             "\\u{1b}[31m\\u{d}\\u{9b}2J\\u{7f}\\u{202e}"
         );
-        assert_eq!(one_line("a\nadded b"), "a\\nadded b");
+        assert_eq!(one_line("a\nadded\u{1b} b"), "a\\nadded\\u{1b} b");
     }
 
     #[test]
     fn an_escape_in_json_means_the_same_character() {
         let value = "\u{1b}\u{9b}\u{7f}\u{202e}é\"\n";
         let text = serde_json::to_string_pretty(value).unwrap();
-        let shown = escaped(&text, |letter, out| write_json_escape(letter, out));
+        let shown = escaped(&text, write_json_escape);
         assert!(!shown.contains(is_harmful), "{shown}");
         assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), value);
     }

@@ -195,8 +195,9 @@ fn inspect(path: &Path, context: &mut Context) -> anyhow::Result<Facts> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let bar = if context.console.interactive {
         let style = "{msg:40!} {bar:20} {bytes:>10} of {total_bytes:10} {eta:>4}";
-        let bar =
-            ProgressBar::no_length().with_message(name).with_style(ProgressStyle::with_template(style)?);
+        let bar = ProgressBar::no_length()
+            .with_message(one_line(&name).into_owned())
+            .with_style(ProgressStyle::with_template(style)?);
         bar.enable_steady_tick(Duration::from_millis(200));
         Some(bar)
     } else {

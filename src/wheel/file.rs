@@ -45,9 +45,12 @@ fn open(path: &Path) -> Result<(String, fs_err::File), Error> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let opened = fs_err::OpenOptions::new().read(true).custom_flags(nonblock).open(path);
-    let file = opened.and_then(|file| match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    let file = opened.and_then(|file| {
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+        }
     });
     match file {
         Ok(file) => Ok((name, file)),

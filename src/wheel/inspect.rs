@@ -293,18 +293,32 @@ fn weight(path: &str, scan: &Scan) -> u64 {
     /// An image: in its row, and counted under its name.
     const IMAGE: usize = 64;
 
-    let texts = |texts: &[String]| texts.iter().map(|text| text.len() + STRING).sum::<usize>();
-    let mut bytes = size_of::<Member>() + size_of::<Scan>() + path.len() + texts(&scan.dlopened);
-    bytes += scan.bare_cubins.len() * IMAGE;
-    for row in &scan.rows {
-        bytes += size_of::<FatbinRow>() + STRING + row.section.as_ref().map_or(0, String::len);
-        bytes += row.images.len() * IMAGE;
-    }
-    bytes += scan.compiler.as_ref().map_or(0, |compiler| compiler.targets.len() * IMAGE);
-    if let Format::Elf(elf) = &scan.format {
-        bytes += texts(&elf.needed) + texts(&elf.runpath) + elf.soname.as_ref().map_or(0, String::len);
-    }
-    bytes as u64
+    let text = |text: &String| text.len().saturating_add(STRING);
+    let texts = |texts: &[String]| texts.iter().map(text).sum::<usize>();
+    let images = |count: usize| count.saturating_mul(IMAGE);
+    let rows = scan.rows.iter().map(|row| {
+        let section = row.section.as_ref().map_or(STRING, text);
+        [size_of::<FatbinRow>(), section, images(row.images.len())].iter().sum::<usize>()
+    });
+    let elf = match &scan.format {
+        Format::Elf(elf) => {
+            let soname = elf.soname.as_ref().map_or(0, text);
+            [texts(&elf.needed), texts(&elf.runpath), soname].iter().sum()
+        }
+        _ => 0,
+    };
+    let targets = scan.compiler.as_ref().map_or(0, |compiler| images(compiler.targets.len()));
+    let parts = [
+        size_of::<Member>(),
+        size_of::<Scan>(),
+        path.len(),
+        texts(&scan.dlopened),
+        images(scan.bare_cubins.len()),
+        rows.sum(),
+        elf,
+        targets,
+    ];
+    parts.iter().map(|part| *part as u64).sum()
 }
 
 fn hash_file(source: &dyn Source) -> io::Result<Sha256> {

@@ -67,7 +67,7 @@ pub(super) fn read(
         Ok(whole) => whole,
         Err(error) => return Outcome { scan: None, damage: vec![damaged(chain(&error))] },
     };
-    let (finish, mut damage) = pass.finish(whole, entry, stated);
+    let (finish, mut damage) = pass.finish(&whole, entry, stated);
     let scan = match finish {
         Finish::Done(scan) => Ok(scan),
         Finish::Reread(reread) => read_again(source, entry, reread, buffers),
@@ -260,8 +260,7 @@ impl Pass {
     }
 
     /// Compares what was computed with what is stated.
-    fn finish(self, whole: Whole, entry: &Entry, stated: &Stated) -> (Finish, Vec<Damage>) {
-        let Whole { .. } = whole;
+    fn finish(self, _whole: &Whole, entry: &Entry, stated: &Stated) -> (Finish, Vec<Damage>) {
         let mut damage = Vec::new();
         let member = || Some(entry.path.clone());
         if self.crc.sum() != entry.crc32 {
