@@ -11,6 +11,9 @@ use jetwheel::cli::{self, Cli, Console};
 /// Width of tables where the terminal does not say its own.
 const WIDTH: usize = 100;
 
+/// The narrowest terminal that is believed; some environments say 0.
+const NARROWEST: usize = 20;
+
 /// What is logged where `RUST_LOG` does not say: our own doings, and of libraries only what goes wrong.
 const LOGGED: &str = "warn,jetwheel=info";
 
@@ -28,7 +31,8 @@ fn main() -> ExitCode {
         .init();
     // Two TLS providers would have to be chosen between at the first connection; ring is the only one built in.
     let _already_installed = rustls::crypto::ring::default_provider().install_default();
-    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(WIDTH);
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let width = columns.filter(|columns| *columns >= NARROWEST).unwrap_or(WIDTH);
     let console =
         Console::new(Box::new(io::stdout()), Box::new(io::stderr()), io::stderr().is_terminal(), width);
     // Without a working directory, absolute paths still work.

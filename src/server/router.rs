@@ -59,6 +59,10 @@ pub(super) async fn respond(
 
 async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, Refusal> {
     let (parts, body) = request.into_parts();
+    // RFC 9112, section 3.2: two hosts mean that someone on the way reads another request than we do.
+    if parts.version == Version::HTTP_11 && parts.headers.get_all(header::HOST).iter().count() != 1 {
+        return Err(Refusal::Malformed("a request has one Host field".to_owned()));
+    }
     match path::parse(parts.uri.path()) {
         Ok(Route::Resolve { device }) => {
             let body = posted(&parts, body).await?;
