@@ -119,7 +119,7 @@ fn text(explanation: &Explanation, width: usize) -> String {
 /// The reasons and notes of one file; a remedy that several reasons share is given once.
 fn details(file: &ExplainedFile) -> String {
     let mut out = String::new();
-    if file.reasons.is_empty() && file.notes.is_empty() {
+    if file.reasons.is_empty() && file.notes.is_empty() && file.reports.is_empty() {
         return out;
     }
     let _infallible = writeln!(out, "\n{}", file.file);
@@ -135,6 +135,11 @@ fn details(file: &ExplainedFile) -> String {
     }
     for note in &file.notes {
         let _infallible = writeln!(out, "  note {}: {}", code_name(&note.code), note.text);
+    }
+    for report in &file.reports {
+        let on = report.gpu.as_deref().unwrap_or("its CPU alone");
+        let how = if report.passed { "passed" } else { "FAILED" };
+        let _infallible = writeln!(out, "  report of {}: {how} on {on}", report.time);
     }
     out
 }

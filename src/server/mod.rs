@@ -20,6 +20,7 @@ use crate::store::Store;
 
 mod accept;
 mod body;
+mod device;
 mod explain;
 mod files;
 mod forwarded;
@@ -33,6 +34,7 @@ mod path;
 mod range;
 mod refusal;
 mod reply;
+mod request_body;
 mod resolve;
 mod router;
 mod simple;
@@ -74,8 +76,10 @@ const HEAD_SIZE: usize = 32 << 10;
 /// The most fields of a request's head.
 const HEAD_FIELDS: usize = 64;
 
-/// The most requests at once on one HTTP/2 connection.
-const STREAMS: u32 = 64;
+/// The most requests at once on one HTTP/2 connection. Each that its client does not read from holds three pieces of a file
+/// in memory (`body.rs`), so that 64 of them on each connection would be gigabytes. pip speaks HTTP/1 alone, and uv too
+/// where no TLS is.
+const STREAMS: u32 = 8;
 
 /// How long accepting pauses after it failed, which it does when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{StatusCode, header};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::json;
@@ -14,6 +13,7 @@ use tokio::sync::Semaphore;
 use super::in_force::InForce;
 use super::refusal::Refusal;
 use super::reply::Reply;
+use super::request_body;
 use super::state::State;
 use crate::policy::DeviceProfile;
 use crate::resolve::{
@@ -23,9 +23,6 @@ use crate::resolve::{
 
 /// The largest body, in bytes: 5,000 requirements of 200 letters.
 const LARGEST_BODY: usize = 1 << 20;
-
-/// How long a body may take.
-const BODY_TIME: Duration = Duration::from_secs(20);
 
 /// How long one request may be worked on. One of 300 projects takes below a second.
 const WORK_TIME: Duration = Duration::from_secs(20);
@@ -92,7 +89,7 @@ pub(super) async fn resolve(
 ) -> Result<Reply, Refusal> {
     let id = in_force.device(device)?.id.clone();
     let _place = Arc::clone(&state.resolving.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
-    let (request, output) = match asked(&read(body).await?, &id)? {
+    let (request, output) = match asked(&request_body::read(body, LARGEST_BODY).await?, &id)? {
         Asked::Request(request, output) => (*request, output),
         Asked::OtherDevice(text) => return no_set(&id, &json!({"text": text, "causes": []})),
     };
@@ -130,27 +127,6 @@ struct Stopper(Stop);
 impl Drop for Stopper {
     fn drop(&mut self) {
         self.0.stop();
-    }
-}
-
-async fn read(body: Incoming) -> Result<Bytes, Refusal> {
-    let gather = async {
-        let mut body = body;
-        let mut bytes = BytesMut::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| Refusal::Malformed("the body broke off".to_owned()))?;
-            let Some(data) = frame.data_ref() else { continue };
-            if bytes.len().saturating_add(data.len()) > LARGEST_BODY {
-                super::router::discard(body).await;
-                return Err(Refusal::TooLarge { limit: LARGEST_BODY });
-            }
-            bytes.extend_from_slice(data);
-        }
-        Ok(bytes.freeze())
-    };
-    match tokio::time::timeout(BODY_TIME, gather).await {
-        Ok(read) => read,
-        Err(_) => Err(Refusal::SlowBody { limit_s: BODY_TIME.as_secs() }),
     }
 }
 

@@ -9,11 +9,11 @@ use super::in_force::InForce;
 use super::lru::Lru;
 use crate::digest::Sha256;
 use crate::policy::{
-    Candidate, Code, DeviceProfile, Explanation, Judgement, Reason, Verdict, explain, judge,
+    Candidate, Code, DeviceCheck, DeviceProfile, Explanation, Judgement, Reason, Verdict, explain, judge,
 };
 use crate::resolve::closure::{Brief, Change, Connected, Wheel};
 use crate::resolve::{Failure, KnownFile, Request, Resolution, resolve_rows};
-use crate::store::{self, Listed, Store};
+use crate::store::{self, DeviceReport, Listed, Store};
 use crate::wheel::{Facts, GpuClass, ProjectName};
 
 /// How much is kept of verdicts on single files, in bytes: those on some 40,000 files.
@@ -188,6 +188,7 @@ impl Verdicts {
             .iter()
             .filter_map(|(at, change)| own.get(*at).map(|file| ((file.sha256, file.file.as_str()), change)))
             .collect();
+        let reports = self.store.reports()?;
         let candidates: Vec<Candidate> = rows
             .into_iter()
             .map(|row| {
@@ -196,7 +197,9 @@ impl Verdicts {
                     change.apply(&mut judgement);
                 }
                 let listed = in_force.policy.lists(project, judgement.verdict);
-                Candidate { facts: row.facts, held: row.held, judgement, listed }
+                let of_wheel = |report: &&DeviceReport| report.is_of(&device.id, &row.facts);
+                let reports = reports.iter().filter(of_wheel).map(check).collect();
+                Candidate { facts: row.facts, held: row.held, judgement, listed, reports }
             })
             .collect();
         Ok(Some(explain(project, &device.id, &candidates, wanted)))
@@ -391,4 +394,10 @@ fn name_alone(file: &Listed) -> Facts {
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }
+}
+
+/// What an explanation shows of a report.
+fn check(report: &DeviceReport) -> DeviceCheck {
+    let gpu = report.body.gpu.as_ref().map(|gpu| gpu.name.clone());
+    DeviceCheck { time: report.time.clone(), passed: report.body.passed, gpu }
 }

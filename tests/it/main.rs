@@ -8,6 +8,7 @@
 mod support;
 
 mod cli;
+mod device;
 mod fatbin;
 mod files_api;
 mod hostile;
