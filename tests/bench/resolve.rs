@@ -263,7 +263,9 @@ fn put(store: &Store, facts: &Facts) {
     let mut metadata =
         format!("Metadata-Version: 2.1\nName: {project}\nVersion: {version}\nRequires-Python: >=3.8\n");
     for requirement in &facts.requires_dist {
-        metadata.push_str(&format!("Requires-Dist: {requirement}\n"));
+        metadata.push_str("Requires-Dist: ");
+        metadata.push_str(requirement);
+        metadata.push('\n');
     }
     metadata.push_str("Provides-Extra: more\n");
     let mut spooled = store.spool().unwrap();
