@@ -20,10 +20,12 @@ use crate::store::Store;
 
 mod accept;
 mod body;
+mod device;
 mod explain;
 mod files;
+mod forwarded;
 mod health;
-mod in_force;
+pub(crate) mod in_force;
 mod log;
 mod lru;
 mod outbox;
@@ -32,9 +34,12 @@ mod path;
 mod range;
 mod refusal;
 mod reply;
+mod request_body;
+mod resolve;
 mod router;
 mod simple;
 pub(crate) mod state;
+pub(crate) mod verdicts;
 mod watched;
 
 pub use in_force::{Load, PolicySource};
