@@ -58,6 +58,7 @@ fn surveyed(survey: &Value, compilers: &Value) -> Facts {
         compilers,
         images: BTreeMap::new(),
         cuda_sources: 0,
+        inspector: 0,
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }
@@ -220,6 +221,7 @@ fn named(filename: &str) -> Facts {
         compilers: Vec::new(),
         images: BTreeMap::new(),
         cuda_sources: 0,
+        inspector: 0,
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }

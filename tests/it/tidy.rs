@@ -13,7 +13,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("resolve", &["digest", "policy", "wheel"]),
     ("store", &["digest", "wheel"]),
     ("upstream", &["digest", "simple", "wheel"]),
-    ("sync", &["digest", "policy", "simple", "store", "upstream", "wheel"]),
+    ("sync", &["digest", "policy", "resolve", "simple", "store", "upstream", "wheel"]),
     ("server", &["digest", "fatbin", "policy", "resolve", "simple", "store", "wheel"]),
     (
         "cli",

@@ -1,0 +1,184 @@
+//! What all devices of a pass share: the candidates of each project, and the metadata that was read of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::OnceCell;
+
+use super::gather::{Gathered, Origin, gather};
+use super::owner::{Owned, Standing, owner};
+use super::pages::Pages;
+use super::plan::Candidate;
+use super::report::Event;
+use super::take::{Taker, chain};
+use super::{Error, Progress};
+use crate::policy::DeviceProfile;
+use crate::resolve;
+use crate::upstream::fetch_metadata;
+use crate::wheel::{Metadata, ProjectName};
+
+/// The means of a pass, with all that it has looked up so far.
+pub(super) struct Shelf {
+    pub(super) taker: Taker,
+    pub(super) pages: Pages,
+    entries: Mutex<BTreeMap<ProjectName, Arc<OnceCell<Arc<Entry>>>>>,
+}
+
+/// A project.
+pub(super) struct Entry {
+    gathered: Mutex<Gathered>,
+    declared: Mutex<HashMap<usize, Arc<OnceCell<Declared>>>>,
+    /// Upstreams that answered.
+    pub(super) asked: Vec<String>,
+    /// Upstreams that did not.
+    pub(super) unreachable: Vec<Event>,
+}
+
+/// What a wheel says of itself, had without it.
+#[derive(Clone)]
+pub(super) enum Declared {
+    /// `Requires-Dist` as written, and all of it as resolving reads it.
+    Metadata(Arc<Vec<String>>, Result<Arc<resolve::Metadata>, String>),
+    /// Only the whole wheel tells.
+    Hidden,
+    /// It could not be reached.
+    Unreached(Event),
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shelf {
+    pub(super) fn new(taker: Taker, pages: Pages) -> Self {
+        Self { taker, pages, entries: Mutex::default() }
+    }
+
+    /// A project, looked up at the first call.
+    pub(super) async fn entry(&self, project: &ProjectName) -> Result<Arc<Entry>, Error> {
+        let cell = Arc::clone(locked(&self.entries).entry(project.clone()).or_default());
+        let entry = cell.get_or_try_init(|| async { Ok::<_, Error>(Arc::new(self.look_up(project).await?)) });
+        Ok(Arc::clone(entry.await?))
+    }
+
+    /// A project that was looked up.
+    pub(super) fn seen(&self, project: &ProjectName) -> Option<Arc<Entry>> {
+        locked(&self.entries).get(project)?.get().cloned()
+    }
+
+    /// All projects that were looked up, in order.
+    pub(super) fn all(&self) -> Vec<(ProjectName, Arc<Entry>)> {
+        let entries = locked(&self.entries);
+        entries.iter().filter_map(|(name, cell)| Some((name.clone(), cell.get().cloned()?))).collect()
+    }
+
+    async fn look_up(&self, project: &ProjectName) -> Result<Entry, Error> {
+        (self.taker.listener)(Progress::Project { project: project.to_string() });
+        let answers = self.pages.ask_all(project).await;
+        let names: Vec<String> = (0..answers.len()).map(|order| self.pages.name(order).to_owned()).collect();
+        let asked = names.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
+        let asked = asked.map(|(name, _)| name.clone()).collect();
+        let unreachable =
+            answers.iter().filter_map(|answer| answer.as_ref().as_ref().err().cloned()).collect();
+        let store = Arc::clone(&self.taker.means.store);
+        let (own, now) = (project.clone(), self.taker.now.clone());
+        let gathering = move || gather(&store, &own, &names, &answers, &now);
+        let gathered = tokio::task::spawn_blocking(gathering).await??;
+        Ok(Entry { gathered: Mutex::new(gathered), declared: Mutex::default(), asked, unreachable })
+    }
+
+    /// Whose a project is, among the upstreams that serve a device.
+    pub(super) fn owned(&self, project: &ProjectName, gathered: &Gathered, serving: &[usize]) -> Owned {
+        let standings: Vec<Standing<'_>> = serving
+            .iter()
+            .filter_map(|&order| {
+                let (source, _) = self.pages.sources.get(order)?;
+                let name = source.upstream.name.as_str();
+                Some(Standing {
+                    order,
+                    name,
+                    general: source.upstream.general,
+                    lists: (!gathered.unreached.contains(&order)).then(|| gathered.lists.contains(&order)),
+                    known: gathered.known_from.contains(name),
+                })
+            })
+            .collect();
+        owner(project, &self.taker.means.policy, &standings)
+    }
+
+    /// Places of the candidates of a project that a device may be offered: those of its owner, and those that the store has
+    /// from nowhere that is asked now.
+    pub(super) fn offered(
+        &self,
+        project: &ProjectName,
+        gathered: &Gathered,
+        device: &DeviceProfile,
+    ) -> Vec<usize> {
+        let serving = self.pages.serving(device);
+        let owner = self.owned(project, gathered, &serving).owner;
+        let is_owner = |name: &str| owner.is_some_and(|order| self.pages.name(order) == name);
+        let is_asked = |name: &str| serving.iter().any(|&order| self.pages.name(order) == name);
+        let offered = gathered.candidates.iter().enumerate().filter(|(index, candidate)| {
+            if candidate.upstreams.is_empty() {
+                let from = gathered.from.get(*index).map_or("", String::as_str);
+                return is_owner(from) || !is_asked(from);
+            }
+            owner.is_some_and(|order| candidate.upstreams.contains(&order))
+        });
+        offered.map(|(index, _)| index).collect()
+    }
+
+    /// What a candidate says of itself, read without the wheel at the first call.
+    pub(super) async fn declared(&self, entry: &Entry, index: usize) -> Declared {
+        let Some((candidate, Some(origin))) = entry.candidate(index) else { return Declared::Hidden };
+        let cell = Arc::clone(locked(&entry.declared).entry(index).or_default());
+        cell.get_or_init(|| self.read(&candidate, &origin)).await.clone()
+    }
+
+    async fn read(&self, candidate: &Candidate, origin: &Origin) -> Declared {
+        let bytes = match fetch_metadata(&self.taker.means.client, &origin.link).await {
+            Ok(Some(source)) => source,
+            Ok(None) => return Declared::Hidden,
+            Err(error) if error.is_lie() => {
+                // Inspecting the wheel will say what is wrong with it.
+                tracing::info!(file = candidate.name.text, "{}", chain(&error));
+                return Declared::Hidden;
+            }
+            Err(error) => {
+                return Declared::Unreached(Event {
+                    kind: "file",
+                    upstream: origin.upstream.clone(),
+                    name: candidate.name.text.clone(),
+                    text: chain(&error),
+                });
+            }
+        };
+        let Ok(metadata) = Metadata::parse(bytes.bytes()) else { return Declared::Hidden };
+        let parsed =
+            parse(&metadata.requires_dist, metadata.requires_python.as_deref(), &metadata.provides_extra);
+        Declared::Metadata(Arc::new(metadata.requires_dist), parsed)
+    }
+}
+
+impl Entry {
+    pub(super) fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        locked(&self.gathered)
+    }
+
+    /// A candidate, and where it is fetched from.
+    pub(super) fn candidate(&self, index: usize) -> Option<(Candidate, Option<Origin>)> {
+        let gathered = self.gathered();
+        Some((gathered.candidates.get(index)?.clone(), gathered.origins.get(index)?.clone()))
+    }
+}
+
+/// Reads the fields of metadata as resolving needs them, or says why they cannot be used.
+pub(super) fn parse(
+    requires_dist: &[String],
+    requires_python: Option<&str>,
+    provides_extra: &[String],
+) -> Result<Arc<resolve::Metadata>, String> {
+    resolve::Metadata::parse(requires_dist, requires_python, provides_extra)
+        .map(Arc::new)
+        .map_err(|error| chain(&error))
+}
