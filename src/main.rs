@@ -18,7 +18,8 @@ fn main() -> ExitCode {
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info,sled=warn".into()),
+            tracing_subscriber::EnvFilter::try_from_default_env()
+                .unwrap_or_else(|_| "info,sled=warn,pubgrub=warn".into()),
         )
         .init();
     // Two TLS providers would have to be chosen between at the first connection; ring is the only one built in.

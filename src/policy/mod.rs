@@ -285,7 +285,26 @@ pub fn judge(facts: &Facts, device: &DeviceProfile, policy: &Policy) -> Judgemen
         None if case.kernels.is_some_and(|outcome| outcome.runs == Runs::ByJit) => Verdict::AdmitJit,
         None => Verdict::Admit,
     };
-    Judgement { verdict, reasons, notes: notes(&case, verdict) }
+    let mut judgement = Judgement { verdict, reasons, notes: notes(&case, verdict) };
+    spare_auxiliary(&case, &mut judgement);
+    judgement
+}
+
+/// Admits a project that its dependants can do without, where only its GPU code is not for the device: refused, it would make
+/// them uninstallable. What is wrong with it becomes a note.
+fn spare_auxiliary(case: &Case<'_>, judgement: &mut Judgement) {
+    let of_kernels =
+        |reason: &Reason| matches!(reason.code, Code::NoKernelImage | Code::PtxTooNew | Code::PartialKernels);
+    let auxiliary = case.facts.project.as_ref().is_some_and(|project| case.policy.is_auxiliary(project));
+    if !auxiliary || judgement.reasons.is_empty() || !judgement.reasons.iter().all(of_kernels) {
+        return;
+    }
+    judgement.verdict = Verdict::Admit;
+    let notes = judgement.reasons.drain(..).map(|reason| Note {
+        code: NoteCode::UnfitDependency,
+        text: format!("{}; one GPU can do without it", reason.text),
+    });
+    judgement.notes.extend(notes);
 }
 
 /// What to know on top of an admission; of a stand-in profile, in any case.

@@ -21,9 +21,9 @@ use super::take::{Keeping, Pending, Taken};
 use super::view::{Excluded, Found, Pick, Place, solve};
 use super::{Error, Requirement};
 use crate::digest::Sha256;
-use crate::policy::{self, DeviceProfile, Judgement, Verdict};
+use crate::policy::{self, Code, DeviceProfile, Judgement, Reason, Verdict};
 use crate::resolve::closure::{Abi, Wheel, closure_by};
-use crate::resolve::{Explanation, Request};
+use crate::resolve::{CauseKind, Explanation, Request};
 use crate::wheel::{Facts, ProjectName};
 
 /// Most rounds of one pass. Each inspects at least one wheel, or rules one out.
@@ -243,8 +243,12 @@ impl Sets {
 
     async fn resolve(&self, goal: &mut Goal) -> Result<(), Error> {
         let Some(device) = self.devices.get(goal.device) else { return Ok(()) };
-        let (found, reached) =
-            self.solve((device.clone(), device.clone()), goal.request.clone(), goal.excluded.clone()).await?;
+        let solve =
+            || self.solve((device.clone(), device.clone()), goal.request.clone(), goal.excluded.clone());
+        let (mut found, mut reached) = solve().await?;
+        if matches!(found, Found::None(_)) && self.shelf.recheck(&reached).await {
+            (found, reached) = solve().await?;
+        }
         goal.reached.extend(reached);
         goal.notes.clear();
         goal.outcome = match found {
@@ -467,7 +471,9 @@ impl Sets {
             let mut elsewhere = Vec::new();
             let policy = Arc::clone(&self.shelf.taker.means.policy);
             let others = policy.devices().filter(|other| other.soc == device.soc && other.id != device.id);
-            for other in others.take(MOST_ELSEWHERE) {
+            // The newest releases first: what is missing on an old one is mostly there.
+            let others: Vec<&DeviceProfile> = others.collect();
+            for other in others.into_iter().rev().take(MOST_ELSEWHERE) {
                 let solved = self
                     .solve((other.clone(), device.clone()), goal.request.clone(), Excluded::new())
                     .await?;
@@ -581,8 +587,18 @@ impl Sets {
         if let Some(error) = &error {
             let mut nearest = None;
             for cause in &error.causes {
-                if let (Some(reason), Some(file)) = (&cause.reason, cause.files.first()) {
-                    nearest = Some(Nearest { file: file.clone(), reasons: vec![reason.clone()] });
+                let Some(file) = cause.files.first() else { continue };
+                let by_python = || Reason {
+                    code: Code::RequiresPython,
+                    member: None,
+                    found: Vec::new(),
+                    wanted: Vec::new(),
+                    text: cause.text.clone(),
+                    remedy: String::new(),
+                };
+                let python = cause.kind == CauseKind::RequiresPython;
+                if let Some(reason) = cause.reason.clone().or_else(|| python.then(by_python)) {
+                    nearest = Some(Nearest { file: file.clone(), reasons: vec![reason] });
                     break;
                 }
             }

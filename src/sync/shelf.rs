@@ -1,6 +1,6 @@
 //! What all devices of a pass share: the candidates of each project, and the metadata that was read of them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
@@ -14,8 +14,11 @@ use super::take::{Taker, chain};
 use super::{Error, Progress};
 use crate::policy::DeviceProfile;
 use crate::resolve;
-use crate::upstream::fetch_metadata;
+use crate::upstream::{MetadataSource, fetch_metadata, fetch_metadata_inside};
 use crate::wheel::{Metadata, ProjectName};
+
+/// Most wheels of which the metadata is read twice.
+const MOST_RECHECKS: usize = 64;
 
 /// The means of a pass, with all that it has looked up so far.
 pub(super) struct Shelf {
@@ -28,6 +31,8 @@ pub(super) struct Shelf {
 pub(super) struct Entry {
     gathered: Mutex<Gathered>,
     declared: Mutex<HashMap<usize, Arc<OnceCell<Declared>>>>,
+    /// Candidates whose metadata is that of the file beside the wheel, which may lie.
+    beside: Mutex<BTreeSet<usize>>,
     /// Upstreams that answered.
     pub(super) asked: Vec<String>,
     /// Upstreams that did not.
@@ -84,7 +89,13 @@ impl Shelf {
         let (own, now) = (project.clone(), self.taker.now.clone());
         let gathering = move || gather(&store, &own, &names, &answers, &now);
         let gathered = tokio::task::spawn_blocking(gathering).await??;
-        Ok(Entry { gathered: Mutex::new(gathered), declared: Mutex::default(), asked, unreachable })
+        Ok(Entry {
+            gathered: Mutex::new(gathered),
+            declared: Mutex::default(),
+            beside: Mutex::default(),
+            asked,
+            unreachable,
+        })
     }
 
     /// Whose a project is, among the upstreams that serve a device.
@@ -132,11 +143,38 @@ impl Shelf {
     pub(super) async fn declared(&self, entry: &Entry, index: usize) -> Declared {
         let Some((candidate, Some(origin))) = entry.candidate(index) else { return Declared::Hidden };
         let cell = Arc::clone(locked(&entry.declared).entry(index).or_default());
-        cell.get_or_init(|| self.read(&candidate, &origin)).await.clone()
+        cell.get_or_init(|| self.read(entry, index, &candidate, &origin)).await.clone()
     }
 
-    async fn read(&self, candidate: &Candidate, origin: &Origin) -> Declared {
-        let bytes = match fetch_metadata(&self.taker.means.client, &origin.link).await {
+    /// Reads again, out of the wheels themselves, what files beside them say; whether any of it was not so.
+    ///
+    /// For a request that has no answer: it may be for a file beside a wheel that names what the wheel does not need.
+    pub(super) async fn recheck(&self, projects: &BTreeSet<ProjectName>) -> bool {
+        let mut changed = false;
+        let mut left = MOST_RECHECKS;
+        for entry in projects.iter().filter_map(|project| self.seen(project)) {
+            let beside = std::mem::take(&mut *locked(&entry.beside));
+            for index in beside.into_iter().take(left) {
+                left = left.saturating_sub(1);
+                let Some((_, Some(origin))) = entry.candidate(index) else { continue };
+                let inside = fetch_metadata_inside(&self.taker.means.client, &origin.link).await;
+                let Ok(Some(inside)) = inside else { continue };
+                let (Some(inside), Declared::Metadata(said, _)) =
+                    (declare(&inside), self.declared(&entry, index).await)
+                else {
+                    continue;
+                };
+                if matches!(&inside, Declared::Metadata(own, _) if *own != said) {
+                    changed = true;
+                    locked(&entry.declared).insert(index, Arc::new(OnceCell::new_with(Some(inside))));
+                }
+            }
+        }
+        changed
+    }
+
+    async fn read(&self, entry: &Entry, index: usize, candidate: &Candidate, origin: &Origin) -> Declared {
+        let source = match fetch_metadata(&self.taker.means.client, &origin.link).await {
             Ok(Some(source)) => source,
             Ok(None) => return Declared::Hidden,
             Err(error) if error.is_lie() => {
@@ -153,11 +191,17 @@ impl Shelf {
                 });
             }
         };
-        let Ok(metadata) = Metadata::parse(bytes.bytes()) else { return Declared::Hidden };
-        let parsed =
-            parse(&metadata.requires_dist, metadata.requires_python.as_deref(), &metadata.provides_extra);
-        Declared::Metadata(Arc::new(metadata.requires_dist), parsed)
+        if matches!(source, MetadataSource::Beside(_)) {
+            locked(&entry.beside).insert(index);
+        }
+        declare(source.bytes()).unwrap_or(Declared::Hidden)
     }
+}
+
+fn declare(bytes: &[u8]) -> Option<Declared> {
+    let Metadata { requires_dist, requires_python, provides_extra, .. } = Metadata::parse(bytes).ok()?;
+    let parsed = parse(&requires_dist, requires_python.as_deref(), &provides_extra);
+    Some(Declared::Metadata(Arc::new(requires_dist), parsed))
 }
 
 impl Entry {

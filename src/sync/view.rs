@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use pep440_rs::Version;
 use tokio::runtime::Handle;
 
 use super::Error;
@@ -10,9 +11,9 @@ use super::plan::Knowledge;
 use super::report::Event;
 use super::shelf::{Declared, Shelf, parse};
 use crate::digest::Sha256;
-use crate::policy::{self, DeviceProfile, Reason};
+use crate::policy::{self, Code, DeviceProfile, Reason};
 use crate::resolve::{self, Explanation, Failure, Index, Lookup, Request, Target};
-use crate::wheel::{Facts, ProjectName, SupportedTags};
+use crate::wheel::{Facts, ProjectName, SupportedTags, WheelFilename};
 
 /// A candidate: its project, and its place there.
 pub(super) type Place = (ProjectName, usize);
@@ -47,6 +48,17 @@ enum LookupError {
     Pass(#[from] Error),
     #[error("{}", .0.text)]
     Unreached(Event),
+}
+
+/// How far a wheel's name is from what a device takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Misfit {
+    /// It fits, or is refused for what it holds.
+    None,
+    /// It is for another Python.
+    Python,
+    /// It is for another system.
+    Platform,
 }
 
 struct View<'a> {
@@ -152,6 +164,12 @@ impl View<'_> {
         }
     }
 
+    /// Whether a name's platform is one of the device's.
+    fn runs_on_platform(&self, name: &WheelFilename) -> bool {
+        let fits = |platform: &String| platform == "any" || self.device.platform_tags.contains(platform);
+        name.platform.iter().any(fits)
+    }
+
     fn declared_by(facts: &Facts) -> Result<Arc<resolve::Metadata>, String> {
         parse(&facts.requires_dist, facts.requires_python.as_deref(), &facts.provides_extra)
     }
@@ -164,7 +182,7 @@ impl Index for View<'_> {
         self.reached.insert(project.clone());
         let entry = self.runtime.block_on(self.shelf.entry(project))?;
         let gathered = entry.gathered();
-        let mut candidates = Vec::new();
+        let mut candidates: Vec<(Misfit, resolve::Candidate)> = Vec::new();
         for index in self.shelf.offered(project, &gathered, self.asking) {
             let Some(candidate) = gathered.candidates.get(index) else { continue };
             let name = &candidate.name;
@@ -175,7 +193,14 @@ impl Index for View<'_> {
             let upstream = gathered.from.get(index).cloned().unwrap_or_default();
             let sha256 = gathered.sha256(index);
             self.places.insert((name.text.clone(), sha256, upstream.clone()), index);
-            candidates.push(resolve::Candidate {
+            let refused = self.refusal(&(project.clone(), index), candidate);
+            let misfit = match refused.as_ref().map(|reason| reason.code) {
+                Some(Code::PlatformTag) => Misfit::Platform,
+                Some(Code::PythonTag) if self.runs_on_platform(name) => Misfit::Python,
+                Some(Code::PythonTag) => Misfit::Platform,
+                _ => Misfit::None,
+            };
+            let candidate = resolve::Candidate {
                 project: project.clone(),
                 version: name.version.clone(),
                 version_text: facts
@@ -191,10 +216,18 @@ impl Index for View<'_> {
                 requires_python: candidate.requires_python.clone(),
                 yanked: candidate.yanked.clone(),
                 upstream,
-                refused: self.refusal(&(project.clone(), index), candidate),
-            });
+                refused,
+            };
+            candidates.push((misfit, candidate));
         }
-        Ok(candidates)
+        // Of each version those that come nearest by their names: builds for other systems explain nothing beside them.
+        let mut nearest: HashMap<Version, Misfit> = HashMap::new();
+        for (misfit, candidate) in &candidates {
+            let known = nearest.entry(candidate.version.clone()).or_insert(*misfit);
+            *known = (*known).min(*misfit);
+        }
+        candidates.retain(|(misfit, candidate)| nearest.get(&candidate.version) == Some(misfit));
+        Ok(candidates.into_iter().map(|(_, candidate)| candidate).collect())
     }
 
     fn metadata(&mut self, candidate: &resolve::Candidate) -> Result<Lookup, LookupError> {

@@ -17,5 +17,6 @@ mod resolve;
 mod simple_api;
 mod store;
 mod sync;
+mod sync_resolve;
 mod tidy;
 mod wheel;

@@ -94,7 +94,7 @@ fn shown(path: &Path) -> String {
 
 /// Name and text of every file of our own.
 fn texts() -> Vec<(String, String)> {
-    let skipped = ["tests/data/", "tests/fuzz/corpus/", "tests/it/tidy.rs"];
+    let skipped = ["index/facts/", "tests/data/", "tests/fuzz/corpus/", "tests/it/tidy.rs"];
     let built = ["/target/", "/__pycache__/"];
     let files = TEXTS.iter().flat_map(|name| files_below(&root().join(name)));
     files
