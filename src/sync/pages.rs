@@ -17,11 +17,14 @@ const PAGES_AT_ONCE: usize = 16;
 /// What an upstream answered for a project: what it lists, none if it does not know the project; or why it was not reached.
 pub(super) type Answer = Arc<Result<Option<Listing>, Event>>;
 
+/// Answers by upstream and project; one that is waited for is an empty cell.
+type Answers = HashMap<(usize, ProjectName), Arc<OnceCell<Answer>>>;
+
 /// The upstreams of a pass, and what they answered.
 pub(super) struct Pages {
     /// Each with the ids of the devices that it serves, best first.
     pub(super) sources: Vec<(Source, Vec<String>)>,
-    answers: Mutex<HashMap<(usize, ProjectName), Arc<OnceCell<Answer>>>>,
+    answers: Mutex<Answers>,
     permits: Semaphore,
 }
 

@@ -378,7 +378,7 @@ impl Report {
     /// Adds what looking a project up told.
     pub(super) fn add_project(
         &mut self,
-        shelf: &Shelf,
+        lookups: &Shelf,
         devices: &[DeviceProfile],
         project: &ProjectName,
         entry: &Entry,
@@ -391,18 +391,18 @@ impl Report {
             self.count(reason.clone(), *number);
         }
         for device in devices {
-            let owned = shelf.owned(project, &gathered, &shelf.pages.serving(device));
-            let owner = owned.owner.map(|order| shelf.pages.name(order).to_owned());
+            let owned = lookups.owned(project, &gathered, &lookups.pages.serving(device));
+            let from = owned.owner.map(|order| lookups.pages.name(order).to_owned());
             for order in owned.shadowed {
-                let upstream = shelf.pages.name(order);
+                let upstream = lookups.pages.name(order);
                 let same = |row: &&mut Shadowed| {
-                    row.project == *project && row.owner == owner && row.upstream == upstream
+                    row.project == *project && row.owner == from && row.upstream == upstream
                 };
                 match self.shadowed.iter_mut().find(same) {
                     Some(row) => row.devices.push(device.id.clone()),
                     None => self.shadowed.push(Shadowed {
                         project: project.clone(),
-                        owner: owner.clone(),
+                        owner: from.clone(),
                         upstream: upstream.to_owned(),
                         devices: vec![device.id.clone()],
                     }),

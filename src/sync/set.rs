@@ -5,6 +5,7 @@
 //! anew. When all of a set is known to run, its wheels go into the store; of all others the facts stay.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
@@ -22,7 +23,7 @@ use super::view::{Excluded, Found, Pick, Place, solve};
 use super::{Error, Requirement};
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Judgement, Reason, Verdict};
-use crate::resolve::closure::{Abi, Wheel, closure_by};
+use crate::resolve::closure::{Brief, Wheel, closure_by};
 use crate::resolve::{CauseKind, Explanation, Request};
 use crate::wheel::{Facts, ProjectName};
 
@@ -269,8 +270,8 @@ impl Sets {
         request: Request,
         excluded: Excluded,
     ) -> Result<(Found, BTreeSet<ProjectName>), Error> {
-        let (shelf, runtime) = (Arc::clone(&self.shelf), Handle::current());
-        let solving = move || solve(&shelf, &runtime, (&devices.0, &devices.1), &request, &excluded);
+        let (lookups, runtime) = (Arc::clone(&self.shelf), Handle::current());
+        let solving = move || solve(&lookups, &runtime, (&devices.0, &devices.1), &request, &excluded);
         tokio::task::spawn_blocking(solving).await?
     }
 
@@ -321,17 +322,13 @@ impl Sets {
                 }
             }
             let wheel = |facts: Arc<Facts>| Wheel {
-                judgement: policy::judge(&facts, &device, &means.policy),
-                facts,
-                abi: Abi::default(),
+                verdict: policy::judge(&facts, &device, &means.policy).verdict,
+                brief: Arc::new(Brief::of(&facts)),
             };
             let wheels: Vec<Wheel> = known.into_iter().map(wheel).collect();
             let mut excluded = Excluded::new();
-            for (at, judgement) in closure_by(&wheels, &device, &means.policy) {
-                let Some(place) = places.get(at) else { continue };
-                if !means.policy.lists(&place.0, judgement.verdict)
-                    && let Some(reason) = judgement.reasons.into_iter().next()
-                {
+            for (at, change) in closure_by(&wheels, &device, &means.policy) {
+                if let (Some(place), Some(reason)) = (places.get(at), change.refusals.into_iter().next()) {
                     excluded.insert(place.clone(), reason);
                 }
             }
@@ -375,13 +372,13 @@ impl Sets {
     }
 
     async fn take(&mut self, batch: &[Place], report: &mut Report) -> Result<(), Error> {
-        let shelf = &self.shelf;
+        let fetcher = &self.shelf.taker;
         let work = batch.iter().filter_map(|place| {
-            let entry = shelf.seen(&place.0)?;
+            let entry = self.shelf.seen(&place.0)?;
             let (candidate, origin) = entry.candidate(place.1)?;
             Some(async move {
                 let taken = match &origin {
-                    Some(origin) => Some(shelf.taker.take(&candidate, origin, Keeping::Later).await?),
+                    Some(origin) => Some(fetcher.take(&candidate, origin, Keeping::Later).await?),
                     None => None,
                 };
                 Ok::<_, Error>((entry, place.1, taken))
@@ -463,10 +460,11 @@ impl Sets {
             let open: Vec<String> =
                 explanation.instead.iter().filter(|pin| !self.is_admitted(pin, device)).cloned().collect();
             if !open.is_empty() {
-                explanation.text.push_str(&format!(
+                let _infallible = write!(
+                    explanation.text,
                     "\nNobody has inspected {} here yet: names and pins rule nothing out, the content may.",
                     open.join(", ")
-                ));
+                );
             }
             let mut elsewhere = Vec::new();
             let policy = Arc::clone(&self.shelf.taker.means.policy);
@@ -553,7 +551,7 @@ impl Sets {
         let Some(device) = self.devices.get(goal.device) else { return };
         let told = self.told(goal, device);
         for one in &told {
-            self.tell_package(goal, device, requirements, one, &told, report);
+            tell_package(goal, device, requirements, one, &told, report);
         }
         report.notes.extend(goal.notes.iter().map(|note| format!("{}: {note}", device.id)));
         self.tell_refused(goal, device, report);
@@ -614,72 +612,6 @@ impl Sets {
             if !goal.older {
                 row.packages = told.into_iter().map(|one| one.package).collect();
             }
-        }
-    }
-
-    fn tell_package(
-        &self,
-        goal: &Goal,
-        device: &DeviceProfile,
-        requirements: &[Requirement],
-        one: &Told,
-        all: &[Told],
-        report: &mut Report,
-    ) {
-        let package = &one.package;
-        let stated = requirements.iter().find(|requirement| requirement.project == package.name);
-        let requirement = match stated {
-            _ if goal.older && goal.request.requirements.iter().any(|own| own.project == package.name) => {
-                goal.label.clone()
-            }
-            Some(requirement) => requirement.to_string(),
-            None => {
-                let dependant = all.iter().find(|other| other.requires.contains(&package.name));
-                dependant.map_or_else(String::new, |other| format!("needed by {}", other.package.name))
-            }
-        };
-        match package.state {
-            State::Held | State::Fetched => {
-                let (Some(sha256), Some(size), Some(judgement)) =
-                    (package.sha256, package.size, &one.judgement)
-                else {
-                    return;
-                };
-                if report.kept.iter().any(|kept| kept.device == device.id && kept.sha256 == sha256) {
-                    return;
-                }
-                report.kept.push(Kept {
-                    device: device.id.clone(),
-                    requirement,
-                    project: package.name.clone(),
-                    version: package.version.clone(),
-                    file: package.file.clone(),
-                    sha256,
-                    size,
-                    upstream: package.upstream.clone(),
-                    verdict: judgement.verdict,
-                    fetched: one.fresh,
-                });
-            }
-            State::ToFetch | State::ToInspect => {
-                let same = |planned: &&mut Planned| {
-                    planned.file == package.file && planned.upstream == package.upstream
-                };
-                if let Some(planned) = report.planned.iter_mut().find(same) {
-                    if !planned.devices.contains(&device.id) {
-                        planned.devices.push(device.id.clone());
-                    }
-                    return;
-                }
-                report.planned.push(Planned {
-                    file: package.file.clone(),
-                    size: package.size,
-                    upstream: package.upstream.clone(),
-                    devices: vec![device.id.clone()],
-                    why: if package.state == State::ToFetch { Why::Admitted } else { Why::ToInspect },
-                });
-            }
-            State::NotReached | State::OverLimit => {}
         }
     }
 
@@ -780,5 +712,69 @@ impl Sets {
                 *counter = counter.saturating_add(number);
             }
         }
+    }
+}
+
+/// Writes one file of a set into the report.
+fn tell_package(
+    goal: &Goal,
+    device: &DeviceProfile,
+    requirements: &[Requirement],
+    one: &Told,
+    all: &[Told],
+    report: &mut Report,
+) {
+    let package = &one.package;
+    let stated = requirements.iter().find(|requirement| requirement.project == package.name);
+    let requirement = match stated {
+        _ if goal.older && goal.request.requirements.iter().any(|own| own.project == package.name) => {
+            goal.label.clone()
+        }
+        Some(requirement) => requirement.to_string(),
+        None => {
+            let dependant = all.iter().find(|other| other.requires.contains(&package.name));
+            dependant.map_or_else(String::new, |other| format!("needed by {}", other.package.name))
+        }
+    };
+    match package.state {
+        State::Held | State::Fetched => {
+            let (Some(sha256), Some(size), Some(judgement)) = (package.sha256, package.size, &one.judgement)
+            else {
+                return;
+            };
+            if report.kept.iter().any(|kept| kept.device == device.id && kept.sha256 == sha256) {
+                return;
+            }
+            report.kept.push(Kept {
+                device: device.id.clone(),
+                requirement,
+                project: package.name.clone(),
+                version: package.version.clone(),
+                file: package.file.clone(),
+                sha256,
+                size,
+                upstream: package.upstream.clone(),
+                verdict: judgement.verdict,
+                fetched: one.fresh,
+            });
+        }
+        State::ToFetch | State::ToInspect => {
+            let same =
+                |planned: &&mut Planned| planned.file == package.file && planned.upstream == package.upstream;
+            if let Some(planned) = report.planned.iter_mut().find(same) {
+                if !planned.devices.contains(&device.id) {
+                    planned.devices.push(device.id.clone());
+                }
+                return;
+            }
+            report.planned.push(Planned {
+                file: package.file.clone(),
+                size: package.size,
+                upstream: package.upstream.clone(),
+                devices: vec![device.id.clone()],
+                why: if package.state == State::ToFetch { Why::Admitted } else { Why::ToInspect },
+            });
+        }
+        State::NotReached | State::OverLimit => {}
     }
 }

@@ -136,9 +136,9 @@ impl View<'_> {
     fn expect(&self, requirement: &resolve::Requirement) {
         let applies = requirement.applies(&self.target.environment, None) == Ok(true);
         if applies && self.shelf.seen(&requirement.project).is_none() {
-            let (shelf, project) = (Arc::clone(&self.shelf), requirement.project.clone());
+            let (lookups, project) = (Arc::clone(&self.shelf), requirement.project.clone());
             // Who needs it waits for the same lookup, and hears of its error.
-            drop(self.runtime.spawn(async move { drop(shelf.entry(&project).await) }));
+            drop(self.runtime.spawn(async move { drop(lookups.entry(&project).await) }));
         }
     }
 
@@ -195,9 +195,8 @@ impl Index for View<'_> {
             self.places.insert((name.text.clone(), sha256, upstream.clone()), index);
             let refused = self.refusal(&(project.clone(), index), candidate);
             let misfit = match refused.as_ref().map(|reason| reason.code) {
-                Some(Code::PlatformTag) => Misfit::Platform,
                 Some(Code::PythonTag) if self.runs_on_platform(name) => Misfit::Python,
-                Some(Code::PythonTag) => Misfit::Platform,
+                Some(Code::PythonTag | Code::PlatformTag) => Misfit::Platform,
                 _ => Misfit::None,
             };
             let candidate = resolve::Candidate {

@@ -8,12 +8,15 @@
 mod support;
 
 mod cli;
+mod device;
 mod fatbin;
 mod files_api;
 mod hostile;
 mod pip_uv;
 mod policy;
 mod resolve;
+mod resolve_http;
+mod resolve_real;
 mod simple_api;
 mod store;
 mod sync;

@@ -160,7 +160,7 @@ fn older_versions_are_kept_with_sets_of_their_own() {
     assert_eq!(assert_whole(&site.store()).len(), 4);
 }
 
-/// C15, and pulp_python#1101: the file beside the wheel names what the wheel does not need.
+/// C15, and `pulp_python#1101`: the file beside the wheel names what the wheel does not need.
 #[test]
 fn metadata_beside_a_wheel_that_lies_is_found_out() {
     for dependency in ["extra-thing", "lib"] {

@@ -39,6 +39,7 @@ wanted could not be reached. Whatever the code, what was there stays.";
 
 /// Arguments of `jetwheel sync`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Requirements such as torch, 'numpy<2'
