@@ -13,8 +13,8 @@ use super::member::{self, Buffers, Outcome, Stated};
 use super::metadata::{METADATA_CAP, Metadata, wheel_tags};
 use super::record::{self, Digest, LONGEST_LINE, RECORD_CAP};
 use super::{
-    Compiler, CompilerTarget, Damage, DamageCode, Error, Facts, FatbinRow, GpuClass, Member, MemberKind,
-    ProjectName, WheelFilename,
+    Compiler, CompilerTarget, Damage, DamageCode, Error, Facts, FatbinRow, GpuClass, INSPECTOR, Member,
+    MemberKind, ProjectName, WheelFilename,
 };
 use crate::digest::{Hasher, Sha256};
 use crate::fatbin::{Finish, Format, GpuCode, Scan, Scanner};
@@ -194,6 +194,7 @@ fn empty_facts(file: &str, sha256: Sha256, size: u64) -> Facts {
         compilers: Vec::new(),
         images: BTreeMap::new(),
         cuda_sources: 0,
+        inspector: INSPECTOR,
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }
