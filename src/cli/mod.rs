@@ -35,12 +35,21 @@ mod verify;
 pub use config::Config;
 pub use console::Console;
 
+/// Data folder where neither the command line nor `JETWHEEL_DATA` names one.
+const DEFAULT_DATA: &str = "jetwheel-data";
+
 /// A wheel mirror and resolver for NVIDIA Jetson.
 #[derive(Debug, Parser)]
-#[command(name = "jetwheel", version, about, max_term_width = 100)]
+#[command(
+    name = "jetwheel",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "RUST_LOG chooses what is logged to standard error, such as warn or jetwheel=debug; without it: warn,jetwheel=info."
+)]
 pub struct Cli {
     /// Data folder
-    #[arg(long, global = true, env = "JETWHEEL_DATA", default_value = "jetwheel-data", value_name = "DIR")]
+    #[arg(long, global = true, env = "JETWHEEL_DATA", default_value = DEFAULT_DATA, value_name = "DIR")]
     pub data: PathBuf,
     /// Configuration file
     #[arg(long, global = true, env = "JETWHEEL_CONFIG", value_name = "FILE")]
@@ -316,7 +325,7 @@ fn exit_code(result: &anyhow::Result<Answer>) -> u8 {
         Ok(Answer::Yes) => 0,
         Ok(Answer::No) => 1,
         Err(error) if is_closed_pipe(error) => 0,
-        Err(error) if error.chain().any(|cause| cause.is::<Usage>()) => 2,
+        Err(error) if error.chain().any(<dyn std::error::Error + 'static>::is::<Usage>) => 2,
         Err(_) => 3,
     }
 }

@@ -10,7 +10,6 @@ use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::State;
 use super::view::View;
-use crate::policy::{Candidate, explain, judge};
 use crate::wheel::ProjectName;
 
 /// `GET /{device}/explain/{project}`: the verdicts of every known file, newest version first, as JSON.
@@ -24,21 +23,17 @@ pub(super) async fn project(
     let (in_force, view) = (Arc::clone(in_force), view.clone());
     let json = state
         .blocking(move |state| {
-            let mut rows = state.store.rows(&project)?;
-            rows.retain(|row| view.shows(&project, &row.facts.file, &row.facts.sha256));
-            if rows.is_empty() {
+            let device = in_force.device(&id)?;
+            let explanation = state.verdicts.explain(&project, device, &in_force, None)?;
+            let Some(mut explanation) = explanation else {
+                return Err(state.no_such_project(&project)?);
+            };
+            explanation.files.retain(|file| {
+                file.sha256.parse().is_ok_and(|sha256| view.shows(&project, &file.file, &sha256))
+            });
+            if explanation.files.is_empty() {
                 return Err(state.no_such_project(&project)?);
             }
-            let device = in_force.device(&id)?;
-            let candidates: Vec<Candidate> = rows
-                .into_iter()
-                .map(|row| {
-                    let judgement = judge(&row.facts, device, &in_force.policy);
-                    let listed = in_force.policy.lists(&project, judgement.verdict);
-                    Candidate { facts: row.facts, held: row.held, judgement, listed }
-                })
-                .collect();
-            let explanation = explain(&project, &device.id, &candidates, None);
             serde_json::to_vec(&explanation).map_err(|error| Refusal::Defect(error.to_string()))
         })
         .await?;

@@ -14,6 +14,7 @@ use super::range;
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::{Page, PageKey, State};
+use super::verdicts::Together;
 use super::view::View;
 use crate::digest::Sha256;
 use crate::policy::DeviceProfile;
@@ -77,9 +78,25 @@ pub(super) async fn project(
     asked: Asked,
 ) -> Result<Reply, Refusal> {
     let id = in_force.device(&view.device)?.id.clone();
-    let made_from = (state.store.project_revision(&project), in_force.generation);
     let key =
         PageKey { device: view.key(&id), project: Some(project.clone()), form: asked.form, gzip: asked.gzip };
+    let fresh = state.verdicts.fresh(&id, &project, in_force.generation);
+    let together = if let Some(together) = fresh {
+        together
+    } else {
+        let (in_force, id, project) = (Arc::clone(in_force), id.clone(), project.clone());
+        let turn = key.clone();
+        let find = move |state: &State| {
+            // As with pages: what several clients ask for at once is made once.
+            let _turn = state.turn(&turn);
+            if state.store.count(&project)?.0 == 0 {
+                return Err(state.no_such_project(&project)?);
+            }
+            Ok(state.verdicts.together(&project, in_force.device(&id)?, &in_force)?)
+        };
+        state.blocking(find).await?
+    };
+    let made_from = (together.number, in_force.generation);
     let (in_force, view) = (Arc::clone(in_force), view.clone());
     let page = page(state, key, made_from, move |state| {
         let mut files = state.store.listing(&project)?;
@@ -87,7 +104,8 @@ pub(super) async fn project(
         if files.is_empty() {
             return Err(state.no_such_project(&project)?);
         }
-        project_page(state, project, files, &view, in_force.device(&id)?, &in_force).map(Made::Page)
+        let shown = (&view, &*together);
+        project_page(state, project, files, shown, in_force.device(&id)?, &in_force).map(Made::Page)
     });
     Ok(reply(&asked, &*page.await?))
 }
@@ -185,7 +203,7 @@ fn project_page(
     state: &State,
     project: ProjectName,
     files: Vec<Listed>,
-    view: &View,
+    (view, together): (&View, &Together),
     device: &DeviceProfile,
     in_force: &InForce,
 ) -> Result<ProjectPage, Refusal> {
@@ -194,9 +212,8 @@ fn project_page(
     let mut by_name: HashMap<String, usize> = HashMap::with_capacity(count);
     let mut refused: Vec<String> = Vec::new();
     for file in files {
-        let verdict = state.verdict(&file.sha256, &file.file, device, in_force)?;
-        if !verdict.listed {
-            refused.push(format!("{}: {}", file.file, verdict.why));
+        if let Some(reason) = state.verdicts.refusal(&file, together, device, in_force)? {
+            refused.push(format!("{}: {}", file.file, reason.text));
             continue;
         }
         // Without METADATA no `.metadata` could be served, and no installer can use the wheel.

@@ -20,9 +20,11 @@ mod error;
 mod gc;
 mod incident;
 mod layout;
+mod lines;
 mod listing;
 mod recover;
 mod repair;
+mod report;
 mod revision;
 mod sidecar;
 mod site;
@@ -34,6 +36,7 @@ pub use error::Error;
 pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
 pub use listing::Listed;
+pub use report::{Check, DeviceReport, Gpu, InstalledWheel, ReportBody};
 pub use snapshot::{
     CHANNELS, Channel, FilesByProject, NewSnapshot, NotASnapshotId, Origin, PolicyFile, Snapshot,
     SnapshotFile, SnapshotHead, SnapshotId,
@@ -433,6 +436,7 @@ fn unreadable_row(listed: Listed, found: &str) -> Row {
         compilers: Vec::new(),
         images: std::collections::BTreeMap::new(),
         cuda_sources: 0,
+        inspector: 0,
         needed_dlopen: Vec::new(),
         damage: vec![Damage {
             code: DamageCode::Damaged,

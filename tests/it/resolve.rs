@@ -4,5 +4,7 @@ mod catalogue;
 mod choice;
 mod device_cases;
 mod explanations;
+mod hostile;
 mod scenarios;
+mod together;
 mod universes;
