@@ -53,6 +53,7 @@ impl Brief {
             compilers: Vec::new(),
             images: BTreeMap::new(),
             cuda_sources: facts.cuda_sources,
+            inspector: facts.inspector,
             needed_dlopen: Vec::new(),
             damage: Vec::new(),
         };
