@@ -265,7 +265,7 @@ fn exit_code(result: &anyhow::Result<Answer>) -> u8 {
         Ok(Answer::Yes) => 0,
         Ok(Answer::No) => 1,
         Err(error) if is_closed_pipe(error) => 0,
-        Err(error) if error.chain().any(|cause| cause.is::<Usage>()) => 2,
+        Err(error) if error.chain().any(<dyn std::error::Error + 'static>::is::<Usage>) => 2,
         Err(_) => 3,
     }
 }

@@ -105,8 +105,8 @@ fn catalogue(dice: &mut Dice) -> BTreeMap<ProjectName, Vec<KnownFile>> {
                             _ => format!("project-{other}"),
                         }
                     })
-                    .collect();
-                file(&format!("project-{project}"), &format!("1.{minor}"), needs)
+                    .collect::<Vec<_>>();
+                file(&format!("project-{project}"), &format!("1.{minor}"), &needs)
             })
             .collect();
         catalogue.insert(format!("project-{project}").parse().unwrap(), files);
@@ -128,7 +128,7 @@ fn request(dice: &mut Dice) -> Request {
     request
 }
 
-fn file(project: &str, version: &str, requires_dist: Vec<String>) -> KnownFile {
+fn file(project: &str, version: &str, requires_dist: &[String]) -> KnownFile {
     let file = format!("{}-{version}-cp310-cp310-linux_aarch64.whl", project.replace('-', "_"));
     let facts: Facts = serde_json::from_value(serde_json::json!({
         "file": file, "sha256": "00".repeat(32), "size": 1, "project": project, "version": version,
@@ -171,13 +171,13 @@ fn pathological(device: &DeviceProfile) {
         let name = format!("pigeon{pigeon}");
         request.requirements.push(name.parse().unwrap());
         let files = (1..=HOLES)
-            .map(|hole| file(&name, &hole.to_string(), vec![format!("hole{hole}=={pigeon}")]))
+            .map(|hole| file(&name, &hole.to_string(), &[format!("hole{hole}=={pigeon}")]))
             .collect();
         catalogue.insert(name.parse().unwrap(), files);
     }
     for hole in 1..=HOLES {
         let name = format!("hole{hole}");
-        let files = (0..=HOLES).map(|pigeon| file(&name, &pigeon.to_string(), Vec::new())).collect();
+        let files = (0..=HOLES).map(|pigeon| file(&name, &pigeon.to_string(), &[])).collect();
         catalogue.insert(name.parse().unwrap(), files);
     }
     let start = Instant::now();

@@ -149,12 +149,11 @@ fn c29_lost_blob() {
     assert_eq!(head(&mirror.url(""), &target, &[]).status, 200);
     let file = fs_err::OpenOptions::new().write(true).open(&blob);
     // The store may have taken the right to write away.
-    match file {
-        Ok(file) => file.set_len(10).unwrap(),
-        Err(_) => {
-            fs_err::remove_file(&blob).unwrap();
-            fs_err::write(&blob, b"0123456789").unwrap();
-        }
+    if let Ok(file) = file {
+        file.set_len(10).unwrap();
+    } else {
+        fs_err::remove_file(&blob).unwrap();
+        fs_err::write(&blob, b"0123456789").unwrap();
     }
     for method in ["GET", "HEAD"] {
         assert_eq!(send(&mirror.url(""), method, &target, &[], b"").status, 404, "truncated");
@@ -229,10 +228,12 @@ fn one_connection_carries_many_large_answers() {
     assert!(n > 5 << 20, "larger than a piece: {n}");
     let host = "Host: mirror.test\r\n";
     let target = stocked.target(ORIN);
-    let mut request = format!("GET {target} HTTP/1.1\r\n{host}\r\n");
-    request += &format!("GET /healthz HTTP/1.1\r\n{host}\r\n");
-    request += &format!("GET {target} HTTP/1.1\r\n{host}Range: bytes=1000000-5999999\r\n\r\n");
-    request += &format!("GET {target} HTTP/1.1\r\n{host}Connection: close\r\n\r\n");
+    let request = format!(
+        "GET {target} HTTP/1.1\r\n{host}\r\n\
+         GET /healthz HTTP/1.1\r\n{host}\r\n\
+         GET {target} HTTP/1.1\r\n{host}Range: bytes=1000000-5999999\r\n\r\n\
+         GET {target} HTTP/1.1\r\n{host}Connection: close\r\n\r\n"
+    );
     let bytes = crate::support::http::exchange(&mirror.url(""), request.as_bytes()).unwrap();
     let mut rest = &bytes[..];
     for expected in [&stocked.bytes[..], b"ok\n", &stocked.bytes[1_000_000..6_000_000], &stocked.bytes[..]] {

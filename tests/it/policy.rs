@@ -21,7 +21,7 @@ const DEVICES: [(&str, &str); 8] = [
 ];
 
 fn read(name: &str) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(data(name)).unwrap()).unwrap()
+    serde_json::from_str(&fs_err::read_to_string(data(name)).unwrap()).unwrap()
 }
 
 /// The facts of a surveyed wheel, from the survey's JSON.
@@ -120,12 +120,12 @@ fn member(elf: &Value) -> Member {
 fn survey() -> Vec<Facts> {
     let compilers = read("jit.json");
     let mut paths: Vec<_> =
-        std::fs::read_dir(data("golden")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        fs_err::read_dir(data("golden")).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths
         .iter()
         .map(|path| {
-            surveyed(&serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap(), &compilers)
+            surveyed(&serde_json::from_str(&fs_err::read_to_string(path).unwrap()).unwrap(), &compilers)
         })
         .collect()
 }
@@ -210,7 +210,7 @@ fn named(filename: &str) -> Facts {
         size: 1,
         project: parsed.as_ref().map(|name| name.project.clone()),
         version: parsed.as_ref().map(|name| name.version_text().to_owned()),
-        tags: parsed.iter().flat_map(|name| name.tags()).collect(),
+        tags: parsed.iter().flat_map(jetwheel::wheel::WheelFilename::tags).collect(),
         requires_python: None,
         requires_dist: Vec::new(),
         provides_extra: Vec::new(),
@@ -250,7 +250,7 @@ fn driver_image(name: &str) -> Facts {
 
 /// Lines of the driver's record, by the section that begins with `--`; the first has no name.
 fn driver_lines() -> Vec<(String, String, String)> {
-    let text = std::fs::read_to_string(data("driver-cc90-cuda13.0.txt")).unwrap();
+    let text = fs_err::read_to_string(data("driver-cc90-cuda13.0.txt")).unwrap();
     let mut section = String::new();
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -581,7 +581,7 @@ fn detect_root(name: &std::path::Path) -> (Value, Option<i32>) {
 fn detects_every_chip_and_release() {
     let policy = Policy::builtin();
     let mut seen = 0;
-    for entry in std::fs::read_dir(data("roots")).unwrap() {
+    for entry in fs_err::read_dir(data("roots")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if !path.is_dir() || name.starts_with("odd-") {
@@ -619,27 +619,27 @@ fn links_do_not_lead_out_of_the_root() {
     let folder = tempfile::tempdir().unwrap();
     let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
     for path in ["proc/device-tree", "etc", "usr/local/cuda-12.6"] {
-        std::fs::create_dir_all(root.join(path)).unwrap();
+        fs_err::create_dir_all(root.join(path)).unwrap();
     }
-    std::fs::create_dir_all(&outside).unwrap();
-    std::fs::write(root.join("proc/device-tree/compatible"), b"nvidia,tegra234\0").unwrap();
+    fs_err::create_dir_all(&outside).unwrap();
+    fs_err::write(root.join("proc/device-tree/compatible"), b"nvidia,tegra234\0").unwrap();
     let release = "# R36 (release), REVISION: 4.3, GCID: 1, BOARD: generic, EABI: aarch64, DATE: x\n";
-    std::fs::write(outside.join("release"), release).unwrap();
+    fs_err::write(outside.join("release"), release).unwrap();
     std::os::unix::fs::symlink("../../outside/release", root.join("etc/nv_tegra_release")).unwrap();
     // An absolute link starts at the root that is looked at.
     std::os::unix::fs::symlink("/usr/local/cuda-12.6", root.join("usr/local/cuda")).unwrap();
-    std::fs::write(root.join("usr/local/cuda-12.6/version.json"), "{\"cuda\": {\"version\": \"12.6.68\"}}")
+    fs_err::write(root.join("usr/local/cuda-12.6/version.json"), "{\"cuda\": {\"version\": \"12.6.68\"}}")
         .unwrap();
     let (answer, code) = detect_root(&root);
     assert_eq!(code, Some(1), "{answer}");
     assert!(answer["evidence"].to_string().contains("CUDA 12.6.68"), "{answer}");
-    std::fs::write(root.join("release"), release).unwrap();
-    std::fs::remove_file(root.join("etc/nv_tegra_release")).unwrap();
+    fs_err::write(root.join("release"), release).unwrap();
+    fs_err::remove_file(root.join("etc/nv_tegra_release")).unwrap();
     std::os::unix::fs::symlink("../../../release", root.join("etc/nv_tegra_release")).unwrap();
     assert_eq!(detect_root(&root).0["device"], "orin-jp6.2");
 }
 
-/// The first output follows jetson_stats issue 603, with a terminal's colours put in; the others are the same program's
+/// The first output follows `jetson_stats` issue 603, with a terminal's colours put in; the others are the same program's
 /// other forms.
 #[test]
 fn detects_by_pasted_output() {
@@ -659,7 +659,7 @@ fn detects_by_pasted_output() {
         ("Model: NVIDIA Jetson AGX Thor Developer Kit - Jetpack 7.0 [L4T 38.2.0]\n", json!("thor-jp7.0")),
         ("Hello\n", Value::Null),
     ] {
-        std::fs::write(&pasted, text).unwrap();
+        fs_err::write(&pasted, text).unwrap();
         let (answer, _) = detect(&["--jetson-release".as_ref(), pasted.as_os_str()]);
         assert_eq!(answer["device"], device, "{answer}");
     }

@@ -17,7 +17,7 @@ const JSON: (&str, &str) = ("Accept", "application/vnd.pypi.simple.v1+json");
 /// A data folder with a few wheels for Orin, one of them in two files of the same name, and its mirror.
 struct Site {
     mirror: Mirror,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 /// CUDA code for a desktop GPU alone.
@@ -56,7 +56,7 @@ impl Site {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fill(dir.path());
-        Self { mirror: Mirror::serving(&dir.path().join("data")), _dir: dir }
+        Self { mirror: Mirror::serving(&dir.path().join("data")), dir }
     }
 
     fn base(&self) -> String {
@@ -248,7 +248,7 @@ fn c14_side_car_truth() {
             let digest = Sha256::of(&sidecar.body).to_string();
             assert_eq!(file["core-metadata"]["sha256"], digest);
             assert_ne!(file["core-metadata"]["sha256"], file["hashes"]["sha256"]);
-            let path = site._dir.path().join(filename);
+            let path = site.dir.path().join(filename);
             fs_err::write(&path, &wheel.body).unwrap();
             let script = "import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); \
                 sys.stdout.buffer.write(z.read(next(n for n in z.namelist() if n.endswith('.dist-info/METADATA'))))";

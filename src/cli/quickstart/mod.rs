@@ -44,11 +44,11 @@ pub struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
-    let python = pip::Python::find().context("quickstart shows pip at work")?;
+    pip::check_python().context("quickstart shows pip at work")?;
     let upstream = match (&arguments.upstream, arguments.offline) {
         (Some(url), _) => Some(url.clone()),
         (None, true) => None,
-        (None, false) => python.index_url(),
+        (None, false) => pip::index_url(),
     };
 
     context.console.say("1. Wheels into the store")?;
@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     context.console.say(format_args!("   serving at {}", server.url))?;
 
     context.console.say("\n4. pip on two devices")?;
-    let asked = ask_pip(&python, &server.url, &projects, &policy, &mut context.console)?;
+    let asked = ask_pip(&server.url, &projects, &policy, &mut context.console)?;
 
     context.console.say(format_args!(
         "\nDone: one mirror, {} devices, different answers. The store is {}. To go on:\n  \
@@ -147,13 +147,12 @@ fn print_matrix(projects: &[ProjectName], policy: &Policy, context: &mut Context
 
 /// Has pip fetch every project from two devices' indexes; the answer is yes if they got different files.
 fn ask_pip(
-    python: &pip::Python,
     mirror: &str,
     projects: &[ProjectName],
     policy: &Policy,
     console: &mut Console,
 ) -> anyhow::Result<Answer> {
-    let environment = pip::Environment::make(python)?;
+    let environment = pip::Environment::make()?;
     let mut answers = Vec::new();
     for id in CLIENTS {
         let device = policy.device(id).with_context(|| format!("no device profile {id}"))?;

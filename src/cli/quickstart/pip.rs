@@ -8,35 +8,29 @@ use anyhow::{Context as _, bail};
 use super::program;
 use crate::policy::DeviceProfile;
 
-/// A Python that can make virtual environments.
-pub(super) struct Python;
-
-impl Python {
-    /// Checks that there is one.
-    pub(super) fn find() -> anyhow::Result<Self> {
-        let found =
-            Command::new("python3").args(["-c", "import venv, ensurepip"]).stderr(Stdio::null()).status();
-        match found {
-            Ok(status) if status.success() => Ok(Self),
-            Ok(_) => bail!("python3 has no venv module: install python3-venv"),
-            Err(error) => bail!("python3 cannot be run ({error}): install python3 and python3-venv"),
-        }
+/// Checks that there is a Python that can make virtual environments.
+pub(super) fn check_python() -> anyhow::Result<()> {
+    let found = Command::new("python3").args(["-c", "import venv, ensurepip"]).stderr(Stdio::null()).status();
+    match found {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => bail!("python3 has no venv module: install python3-venv"),
+        Err(error) => bail!("python3 cannot be run ({error}): install python3 and python3-venv"),
     }
+}
 
-    /// The index that pip would ask: of its configuration, else the default that its own help names.
-    pub(super) fn index_url(&self) -> Option<String> {
-        let configured = pip(&["config", "get", "global.index-url"])
-            .or_else(|| pip(&["config", "get", "install.index-url"]))
-            .or_else(|| std::env::var("PIP_INDEX_URL").ok());
-        if let Some(url) = configured.filter(|url| !url.trim().is_empty()) {
-            return Some(url.trim().to_owned());
-        }
-        let help = pip(&["download", "--help"])?;
-        let words: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        let (_, rest) = words.split_once("--index-url")?;
-        let (_, rest) = rest.split_once("(default ")?;
-        rest.split_once(')').map(|(url, _)| url.trim().to_owned())
+/// The index that pip would ask: of its configuration, else the default that its own help names.
+pub(super) fn index_url() -> Option<String> {
+    let configured = pip(&["config", "get", "global.index-url"])
+        .or_else(|| pip(&["config", "get", "install.index-url"]))
+        .or_else(|| std::env::var("PIP_INDEX_URL").ok());
+    if let Some(url) = configured.filter(|url| !url.trim().is_empty()) {
+        return Some(url.trim().to_owned());
     }
+    let help = pip(&["download", "--help"])?;
+    let words: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, rest) = words.split_once("--index-url")?;
+    let (_, rest) = rest.split_once("(default ")?;
+    rest.split_once(')').map(|(url, _)| url.trim().to_owned())
 }
 
 fn pip(arguments: &[&str]) -> Option<String> {
@@ -52,7 +46,7 @@ pub(super) struct Environment {
 
 impl Environment {
     /// Makes one.
-    pub(super) fn make(_python: &Python) -> anyhow::Result<Self> {
+    pub(super) fn make() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let made = Command::new("python3").args(["-m", "venv"]).arg(folder.path()).output()?;
         if !made.status.success() {

@@ -211,7 +211,7 @@ fn a_lock_is_for_one_device() {
 #[test]
 fn packaging_reads_what_was_written() {
     let dir = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text).unwrap();
+    let write = |name: &str, text: String| fs_err::write(dir.path().join(name), text).unwrap();
     write("pylock.toml", pylock(&locked(), &target("3.10"), INDEX));
     write("requirements.txt", requirements_txt(&locked(), &target("3.10"), INDEX));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/check_lock.py");

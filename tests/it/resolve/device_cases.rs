@@ -51,7 +51,7 @@ fn texts(value: &Value) -> Vec<String> {
 
 #[test]
 fn all_reported_failures_are_caught_and_nothing_else() {
-    let text = std::fs::read_to_string(data("device-cases.json")).unwrap();
+    let text = fs_err::read_to_string(data("device-cases.json")).unwrap();
     let cases: Vec<Value> = serde_json::from_str(&text).unwrap();
     assert_eq!(cases.len(), 15);
     for case in &cases {

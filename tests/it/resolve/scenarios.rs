@@ -102,7 +102,7 @@ const IGNORES_UPPER_PYTHON_BOUND: &str = "python-less-than-current";
 #[test]
 fn all_scenarios_give_the_expected_result() {
     let file: File =
-        serde_json::from_str(&std::fs::read_to_string(data("resolver-scenarios.json")).unwrap()).unwrap();
+        serde_json::from_str(&fs_err::read_to_string(data("resolver-scenarios.json")).unwrap()).unwrap();
     assert_eq!(file.scenarios.len(), 100);
     let wrong: Vec<String> = file.scenarios.iter().filter_map(differs).collect();
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
@@ -137,7 +137,7 @@ fn differs(scenario: &Scenario) -> Option<String> {
     (!right).then(|| format!("{}: {found:?}, expected {:?}", scenario.name, scenario.expected.packages))
 }
 
-/// The scenario's packages, for the machine of uv's tests: x86-64 Linux, CPython 3.12 if none is named.
+/// The scenario's packages, for the machine of uv's tests: x86-64 Linux, `CPython` 3.12 if none is named.
 fn build(scenario: &Scenario, without_upper_bounds: bool) -> (Catalogue, Target) {
     let options = &scenario.resolver_options;
     let python = options.python.as_ref().or(scenario.environment.python.as_ref());

@@ -293,7 +293,7 @@ fn packaging_agrees_with_every_answer() {
     assert!((50..200).contains(&solved), "{solved} of 250 solved: the universes prove too little");
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("universes.json");
-    std::fs::write(&file, serde_json::to_string(&recorded).unwrap()).unwrap();
+    fs_err::write(&file, serde_json::to_string(&recorded).unwrap()).unwrap();
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/check_universes.py");
     let output = Command::new("python3")
         .args([script, file])

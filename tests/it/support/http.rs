@@ -58,10 +58,10 @@ pub(crate) fn exchange(base: &str, request: &[u8]) -> io::Result<Vec<u8>> {
 pub(crate) fn send(base: &str, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let mut request = format!("{method} {target} HTTP/1.1\r\nHost: mirror.test\r\nConnection: close\r\n");
     for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
+        request.extend([*name, ": ", *value, "\r\n"]);
     }
     if !body.is_empty() {
-        request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        request.extend(["Content-Length: ", &body.len().to_string(), "\r\n"]);
     }
     request.push_str("\r\n");
     let bytes = exchange(base, &[request.as_bytes(), body].concat()).unwrap();
