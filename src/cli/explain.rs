@@ -1,10 +1,10 @@
-//! `jetwheel explain`.
+//! `jetwheel explain`: every known file of a project, with its verdict for a device.
 
 use std::fmt::Write as _;
 
 use pep508_rs::{Requirement, VersionOrUrl};
 
-use super::{Answer, Context, Format, Usage};
+use super::{Answer, Context, Format, Usage, devices};
 use crate::policy::{Candidate, ExplainedFile, Explanation, code_name, explain, judge};
 use crate::server::state::nearest;
 use crate::wheel::ProjectName;
@@ -44,15 +44,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     };
     let project: ProjectName = requirement.name.to_string().parse()?;
     let policy = context.policy()?;
-    let Some(device) = policy.device(&arguments.device) else {
-        let nearest = policy.nearest(&arguments.device).join(", ");
-        let hint = if nearest.is_empty() {
-            String::new()
-        } else {
-            format!("; the nearest known ones are {nearest}")
-        };
-        return Err(Usage(format!("there is no device {:?}{hint}", arguments.device)).into());
-    };
+    let device = devices::find(&policy, &arguments.device)?;
     let store = context.store()?;
     let candidates: Vec<Candidate> = store
         .rows(&project)?

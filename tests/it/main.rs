@@ -8,11 +8,13 @@
 mod support;
 
 mod cli;
+mod detect;
 mod fatbin;
 mod files_api;
 mod hostile;
 mod pip_uv;
 mod policy;
+mod policy_files;
 mod resolve;
 mod simple_api;
 mod store;
