@@ -28,6 +28,9 @@ system() {
         missing+=(python3 python3-venv)
     command -v readelf >/dev/null || missing+=(binutils) # the judge of ELF facts
     command -v curl >/dev/null || missing+=(curl)        # the plainest client
+    command -v shellcheck >/dev/null || missing+=(shellcheck) # the judge of setup.sh, which runs under
+    command -v dash >/dev/null || missing+=(dash)             # the system's shell on a Jetson
+    command -v busybox >/dev/null || missing+=(busybox)       # and the smallest one
     command -v cc >/dev/null || missing+=(gcc libc6-dev) # linker, and the C parts of ring
     [ ${#missing[@]} = 0 ] || packages "${missing[@]}"
 }

@@ -11,19 +11,28 @@ use jetwheel::cli::{self, Cli, Console};
 /// Width of tables where the terminal does not say its own.
 const WIDTH: usize = 100;
 
+/// The narrowest terminal that is believed; some environments say 0.
+const NARROWEST: usize = 20;
+
+/// What is logged where `RUST_LOG` does not say: our own doings, and of libraries only what goes wrong.
+const LOGGED: &str = "warn,jetwheel=info";
+
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
+        // A log that nobody reads any more, or on a full disk, must not end the mirror.
+        .log_internal_errors(false)
         .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info,sled=warn".into()),
+            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| LOGGED.into()),
         )
         .init();
     // Two TLS providers would have to be chosen between at the first connection; ring is the only one built in.
     let _already_installed = rustls::crypto::ring::default_provider().install_default();
-    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(WIDTH);
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let width = columns.filter(|columns| *columns >= NARROWEST).unwrap_or(WIDTH);
     let console =
         Console::new(Box::new(io::stdout()), Box::new(io::stderr()), io::stderr().is_terminal(), width);
     // Without a working directory, absolute paths still work.

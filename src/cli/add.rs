@@ -8,6 +8,7 @@ use fs_err as fs;
 use fs_err::os::unix::fs::OpenOptionsExt as _;
 use serde::Serialize;
 
+use super::console::one_line;
 use super::{Answer, Console, Context, Format, Usage};
 use crate::digest::{HashingReader, Sha256};
 use crate::store::{self, Provenance, Put, Store};
@@ -16,11 +17,15 @@ use crate::wheel::{Facts, GpuClass, InspectOptions, ProjectName, WheelFilename, 
 /// How deep folders are searched; deeper ones are a loop of mounts, not a collection of wheels.
 const DEEPEST: usize = 64;
 
+/// How much is copied at once, in bytes.
+const COPIED: usize = 256 << 10;
+
 /// Arguments of `jetwheel add`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Wheels are copied, never linked. Folders are searched for wheels with all their subfolders; symbolic links in them are
 not followed. A damaged wheel is not taken in; the others are.
+Exit code: 0 if all were taken in; 1 if one was refused; 3 if one could not be read as a wheel at all.
 
 Examples:
   jetwheel add torch-2.8.0-cp310-cp310-linux_aarch64.whl
@@ -54,6 +59,17 @@ struct Taken {
 struct Refused {
     file: String,
     reason: String,
+    /// Whether it could not be read at all, so that nobody knows whether it is a good wheel.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unreadable: bool,
+}
+
+/// Why a file is not taken in.
+enum Because {
+    /// It is no wheel, or a damaged one.
+    Refused(String),
+    /// It could not be read as a wheel at all.
+    Unreadable(String),
 }
 
 impl Taken {
@@ -83,10 +99,19 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     }
     let store = context.store()?;
     let mut summary = Summary::default();
+    let mut failure = None;
     for (number, path) in wheels.iter().enumerate() {
         let place = format_args!("[{}/{}]", number + 1, wheels.len());
         let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        match take(&store, path)? {
+        let taken = match take(&store, path) {
+            Ok(taken) => taken,
+            // It concerns all that would follow; what was taken in before it is told of all the same.
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        };
+        match taken {
             Ok((Put::New, taken)) => {
                 context.console.say(format_args!("{place} added {file}"))?;
                 summary.added.push(taken);
@@ -95,9 +120,13 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
                 context.console.say(format_args!("{place} known {file}"))?;
                 summary.known.push(taken);
             }
-            Err(reason) => {
-                context.console.say(format_args!("{place} refused {file}: {reason}"))?;
-                summary.refused.push(Refused { file, reason });
+            Err(because) => {
+                let (reason, unreadable) = match because {
+                    Because::Refused(reason) => (reason, false),
+                    Because::Unreadable(reason) => (reason, true),
+                };
+                context.console.say(one_line(&format!("{place} refused {file}: {reason}")))?;
+                summary.refused.push(Refused { file, reason, unreadable });
             }
         }
     }
@@ -106,7 +135,15 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     } else {
         print(&mut context.console, &summary)?;
     }
-    Ok(if summary.refused.is_empty() { Answer::Yes } else { Answer::No })
+    context.console.flush()?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    match summary.refused.iter().filter(|refused| refused.unreadable).count() {
+        0 if summary.refused.is_empty() => Ok(Answer::Yes),
+        0 => Ok(Answer::No),
+        count => anyhow::bail!("{count} of {} could not be read as wheels", wheels.len()),
+    }
 }
 
 /// Collects the wheels of a folder, in order of their paths.
@@ -119,14 +156,14 @@ fn search(
     if depth > DEEPEST {
         console.say(format_args!(
             "passed over, for it lies more than {DEEPEST} folders deep: {}",
-            folder.display()
+            one_line(&folder.display().to_string())
         ))?;
         return Ok(());
     }
     let mut entries = match fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
         Ok(entries) => entries,
         Err(error) if depth > 0 => {
-            console.say(format_args!("passed over: {error}"))?;
+            console.say(format_args!("passed over: {}", one_line(&error.to_string())))?;
             return Ok(());
         }
         Err(error) => return Err(error.into()),
@@ -141,19 +178,23 @@ fn search(
             wheels.push(path);
         } else if wheel {
             let what = if kind.is_symlink() { "a symbolic link" } else { "not a regular file" };
-            console.say(format_args!("passed over, for it is {what}: {}", path.display()))?;
+            let path = path.display().to_string();
+            console.say(format_args!("passed over, for it is {what}: {}", one_line(&path)))?;
         }
     }
     Ok(())
 }
 
 /// Takes in one wheel, or says why not. An error is one of the store, which concerns all wheels.
-fn take(store: &Store, path: &Path) -> anyhow::Result<Result<(Put, Taken), String>> {
+fn take(store: &Store, path: &Path) -> anyhow::Result<Result<(Put, Taken), Because>> {
+    let refused = |reason: String| Ok(Err(Because::Refused(reason)));
+    let unreadable = |reason: String| Ok(Err(Because::Unreadable(reason)));
+
     let Some(file) = path.file_name().and_then(|name| name.to_str()) else {
-        return Ok(Err("its name is not valid UTF-8".to_owned()));
+        return refused("its name is not valid UTF-8".to_owned());
     };
     if let Err(error) = file.parse::<WheelFilename>() {
-        return Ok(Err(error.kind.to_string()));
+        return refused(error.kind.to_string());
     }
     // Without NONBLOCK, a pipe that took the place of a file would never open.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
@@ -161,15 +202,21 @@ fn take(store: &Store, path: &Path) -> anyhow::Result<Result<(Put, Taken), Strin
     let opened = opened.and_then(|source| Ok((source.metadata()?, source)));
     let (found, source) = match opened {
         Ok(opened) => opened,
-        Err(error) => return Ok(Err(error.to_string())),
+        Err(error) => return unreadable(error.to_string()),
     };
     if !found.is_file() {
-        return Ok(Err("not a regular file".to_owned()));
+        return refused("not a regular file".to_owned());
     }
     let mut spooled = store.spool_for(found.len())?;
     // No more than was there at the start, so that a file that grows ends.
     let mut source = HashingReader::new(source.take(found.len()));
-    copy(&mut source, &mut spooled).with_context(|| format!("{}: cannot be copied", path.display()))?;
+    match copy(&mut source, &mut spooled) {
+        Ok(()) => {}
+        Err(Failed::Reading(error)) => return unreadable(format!("it cannot be read: {error}")),
+        Err(Failed::Writing(error)) => {
+            return Err(error).with_context(|| format!("{}: cannot be copied", path.display()));
+        }
+    }
     let (sha256, size) = source.finish();
     spooled.rewind()?;
     let provenance = Provenance {
@@ -190,7 +237,7 @@ fn take(store: &Store, path: &Path) -> anyhow::Result<Result<(Put, Taken), Strin
     let options = InspectOptions { sha256: Some(sha256), ..InspectOptions::default() };
     let inspection = match inspect_wheel_as(file, spooled.path(), &options) {
         Ok(inspection) => inspection,
-        Err(error) => return Ok(Err(chain(&error))),
+        Err(error) => return unreadable(chain(&error)),
     };
     debug_assert_eq!(inspection.facts.size, size);
     if let Some(damage) = inspection.facts.damage.first() {
@@ -199,20 +246,37 @@ fn take(store: &Store, path: &Path) -> anyhow::Result<Result<(Put, Taken), Strin
             count => format!(" (and {} more)", count - 1),
         };
         let member = damage.member.as_ref().map(|member| format!("{member}: ")).unwrap_or_default();
-        return Ok(Err(format!("{member}{}{more}", damage.text)));
+        return refused(format!("{member}{}{more}", damage.text));
     }
     match store.put(spooled, &inspection.facts, &inspection.metadata, &provenance) {
         Ok(put) => Ok(Ok((put, Taken::new(&inspection.facts)))),
         Err(error @ (store::Error::Name { .. } | store::Error::Mismatch { .. })) => {
-            Ok(Err(error.to_string()))
+            refused(error.to_string())
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn copy(source: &mut impl io::Read, spooled: &mut tempfile::NamedTempFile) -> io::Result<()> {
-    io::copy(&mut io::BufReader::with_capacity(256 << 10, source), spooled)?;
-    spooled.flush()
+/// Which end of a copy failed.
+enum Failed {
+    /// The file at hand: the others can still be taken in.
+    Reading(io::Error),
+    /// The store's disk.
+    Writing(io::Error),
+}
+
+fn copy(source: &mut impl io::Read, spooled: &mut tempfile::NamedTempFile) -> Result<(), Failed> {
+    let mut buffer = vec![0; COPIED];
+    loop {
+        match source.read(&mut buffer) {
+            Ok(0) => return spooled.flush().map_err(Failed::Writing),
+            Ok(count) => {
+                spooled.write_all(buffer.get(..count).unwrap_or_default()).map_err(Failed::Writing)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failed::Reading(error)),
+        }
+    }
 }
 
 /// An error with its causes.
@@ -235,7 +299,8 @@ fn print(console: &mut Console, summary: &Summary) -> anyhow::Result<()> {
         console.print(format_args!("{result:<7} {:>13}  {:<8}  {}\n", taken.size, taken.gpu, taken.file))?;
     }
     for refused in &summary.refused {
-        console.print(format_args!("refused {}\n        {}\n", refused.file, refused.reason))?;
+        let (file, reason) = (one_line(&refused.file), one_line(&refused.reason));
+        console.print(format_args!("refused {file}\n        {reason}\n"))?;
     }
     console.print(format_args!(
         "{} added, {} known, {} refused\n",

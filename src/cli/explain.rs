@@ -1,12 +1,15 @@
 //! `jetwheel explain`: every known file of a project, with its verdict for a device.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use pep508_rs::{Requirement, VersionOrUrl};
 
 use super::{Answer, Context, Format, Usage, devices};
-use crate::policy::{Candidate, ExplainedFile, Explanation, code_name, explain, judge};
+use crate::policy::{ExplainedFile, Explanation, code_name};
+use crate::server::in_force::InForce;
 use crate::server::state::nearest;
+use crate::server::verdicts::Verdicts;
 use crate::wheel::ProjectName;
 
 /// Arguments of `jetwheel explain`.
@@ -46,25 +49,21 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     let policy = context.policy()?;
     let device = devices::find(&policy, &arguments.device)?;
     let store = context.store()?;
-    let candidates: Vec<Candidate> = store
-        .rows(&project)?
-        .into_iter()
-        .map(|row| {
-            let judgement = judge(&row.facts, device, &policy);
-            let listed = policy.lists(&project, judgement.verdict);
-            Candidate { facts: row.facts, held: row.held, judgement, listed }
-        })
-        .collect();
-    if candidates.is_empty() {
-        let nearest = nearest(project.as_str(), &store.projects(false)?).join(", ");
-        let hint = if nearest.is_empty() {
-            String::new()
-        } else {
-            format!("; the nearest known ones are {nearest}")
-        };
-        context.console.say(format_args!("the store knows no file of {project}{hint}"))?;
-    }
-    let explanation = explain(&project, &device.id, &candidates, wanted.as_ref());
+    let (verdicts, id) = (Verdicts::new(Arc::clone(&store)), device.id.clone());
+    let in_force = InForce::first(policy.clone());
+    let explanation = match verdicts.explain(&project, device, &in_force, wanted.as_ref())? {
+        Some(explanation) => explanation,
+        None => {
+            let nearest = nearest(project.as_str(), &store.projects(false)?).join(", ");
+            let hint = if nearest.is_empty() {
+                String::new()
+            } else {
+                format!("; the nearest known ones are {nearest}")
+            };
+            context.console.say(format_args!("the store knows no file of {project}{hint}"))?;
+            Explanation { project: project.to_string(), device: id, files: Vec::new() }
+        }
+    };
     match context.format {
         Format::Json => context.console.print_json(&explanation)?,
         Format::Text => context.console.print(text(&explanation, context.console.width))?,
@@ -112,7 +111,7 @@ fn text(explanation: &Explanation, width: usize) -> String {
 /// The reasons and notes of one file; a remedy that several reasons share is given once.
 fn details(file: &ExplainedFile) -> String {
     let mut out = String::new();
-    if file.reasons.is_empty() && file.notes.is_empty() {
+    if file.reasons.is_empty() && file.notes.is_empty() && file.reports.is_empty() {
         return out;
     }
     let _infallible = writeln!(out, "\n{}", file.file);
@@ -128,6 +127,11 @@ fn details(file: &ExplainedFile) -> String {
     }
     for note in &file.notes {
         let _infallible = writeln!(out, "  note {}: {}", code_name(&note.code), note.text);
+    }
+    for report in &file.reports {
+        let on = report.gpu.as_deref().unwrap_or("its CPU alone");
+        let how = if report.passed { "passed" } else { "FAILED" };
+        let _infallible = writeln!(out, "  report of {}: {how} on {on}", report.time);
     }
     out
 }

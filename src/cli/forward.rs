@@ -17,18 +17,18 @@ use serde::{Deserialize, Serialize};
 use super::{Cli, Command, Console, Context, exit_code, report};
 use crate::store::Store;
 
-/// The longest command line that is taken, in bytes: the kernel's own limit for one is 2 MiB.
-const LONGEST_REQUEST: u64 = 4 << 20;
+/// The longest request that is taken, in bytes: the kernel takes a command line of 2 MiB, each byte of which is up to four here.
+const LONGEST_REQUEST: u64 = 16 << 20;
 /// Folder of the socket, inside the data folder.
 const FOLDER: &str = "run";
 /// The socket.
 const SOCKET: &str = "serve.sock";
 
-/// A command, as the client's shell gave it.
+/// A command, as the client's shell gave it: names of files need not be text.
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
-    arguments: Vec<String>,
-    cwd: PathBuf,
+    arguments: Vec<OsString>,
+    cwd: OsString,
     width: usize,
 }
 
@@ -55,8 +55,7 @@ pub(super) fn forward(
 ) -> Option<u8> {
     let folder = fs_err::File::open(data.join(FOLDER)).ok()?;
     let stream = UnixStream::connect(socket_in(&folder)).ok()?;
-    let arguments = arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    let request = Request { arguments, cwd, width: console.width };
+    let request = Request { arguments: arguments.to_vec(), cwd: cwd.into(), width: console.width };
     relay(stream, &request, console).ok()
 }
 
@@ -117,7 +116,7 @@ fn answer(stream: &UnixStream, store: Arc<Store>) -> io::Result<()> {
             console.say("error: this data folder is served already")?;
             2
         }
-        Ok(cli) => match Context::new(&cli, request.cwd, console, Some(store)) {
+        Ok(cli) => match Context::new(&cli, request.cwd.into(), console, Some(store)) {
             Ok(mut context) => {
                 let result = super::run(cli.command, &mut context);
                 report(&result, &mut context.console);

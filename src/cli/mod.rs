@@ -33,6 +33,9 @@ pub use console::Console;
 /// Heading of the options that every command takes.
 const GLOBAL: &str = "Options of every command";
 
+/// Data folder where neither the command line nor `JETWHEEL_DATA` names one.
+const DEFAULT_DATA: &str = "jetwheel-data";
+
 /// A wheel mirror and resolver for NVIDIA Jetson.
 #[derive(Debug, Parser)]
 #[command(
@@ -48,7 +51,8 @@ Examples:
   jetwheel serve --listen 0.0.0.0:8080
   jetwheel explain torch --device orin-jp6.2
 
-Exit code: 0 yes or done; 1 the answer is no; 2 wrong usage or configuration; 3 could not (network, disk, damaged input)."
+Exit code: 0 yes or done; 1 the answer is no; 2 wrong usage or configuration; 3 could not (network, disk, damaged input).
+RUST_LOG chooses what is logged to standard error, such as warn or jetwheel=debug; without it: warn,jetwheel=info."
 )]
 pub struct Cli {
     /// Data folder
@@ -56,7 +60,7 @@ pub struct Cli {
         long,
         global = true,
         env = "JETWHEEL_DATA",
-        default_value = "jetwheel-data",
+        default_value = DEFAULT_DATA,
         value_name = "DIR",
         help_heading = GLOBAL
     )]

@@ -1,21 +1,18 @@
 //! `jetwheel resolve`.
 
-use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
 
 use super::{Answer, Context, Format, Usage};
-use crate::policy::{DeviceProfile, Policy, judge};
-use crate::resolve::closure::{Abi, Wheel, closure_by};
+use crate::policy::DeviceProfile;
 use crate::resolve::{
-    Explanation, Failure, KnownFile, Line, Lock, LockError, Request, Resolution, Target, json, pylock,
-    read_requirements, requirements_txt, resolve_rows,
+    Failure, Line, Lock, LockError, Request, Resolution, Target, json, pylock, read_requirements,
+    requirements_txt,
 };
-use crate::store::{self, Store};
-use crate::wheel::ProjectName;
+use crate::server::in_force::InForce;
+use crate::server::verdicts::Verdicts;
 
 /// How deep requirements files may name each other.
 const DEEPEST_FILES: usize = 16;
@@ -71,6 +68,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             Usage(format!("no device profile {:?}; nearest known: {nearest}", arguments.device)).into()
         );
     };
+    let output = arguments.output.or((context.format == Format::Json).then_some(Output::Json));
     let mut request = Request { prereleases: arguments.pre, ..Request::default() };
     for text in &arguments.wanted {
         request.requirements.push(text.parse().map_err(|error| Usage(format!("{error}")))?);
@@ -85,7 +83,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
                     }
                 }
                 Err(error) if is_other_device(&error) => {
-                    context.console.say(format_args!("{error:#}"))?;
+                    let text = format!("{error:#}");
+                    let error = serde_json::json!({"text": text, "causes": []});
+                    refuse(context, &text, &error, device, output)?;
                     return Ok(Answer::No);
                 }
                 Err(error) => return Err(error),
@@ -98,21 +98,22 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         None => format!("http://{listen}"),
     };
     let store = context.store()?;
-    let answer = resolve_in(&store, &policy, device, &request, &base_url);
-    let output = arguments.output.or((context.format == Format::Json).then_some(Output::Json));
+    let in_force = InForce::first(policy.clone());
+    let answer = Verdicts::new(store).resolve(&request, device, &in_force, &base_url);
     match answer {
         Ok(resolution) => print(context, &resolution, device, output, &base_url).map(|()| Answer::Yes),
-        Err(Failure::Unsatisfiable(mut explanation)) => {
-            explanation.offer_elsewhere(elsewhere(&store, &policy, device, &request));
-            refuse(context, &explanation, device, output).map(|()| Answer::No)
+        Err(Failure::Unsatisfiable(explanation)) => {
+            let error = serde_json::to_value(&*explanation)?;
+            refuse(context, &explanation.text, &error, device, output).map(|()| Answer::No)
         }
         Err(Failure::Request(error)) => {
             let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
             Err(Usage(format!("{error}{}", source.unwrap_or_default())).into())
         }
         Err(Failure::Limit(limit)) => {
-            context.console.say(limit)?;
-            Ok(Answer::No)
+            let text = limit.to_string();
+            let error = serde_json::json!({"text": text, "causes": []});
+            refuse(context, &text, &error, device, output).map(|()| Answer::No)
         }
         Err(Failure::Index(error)) => Err(error.into()),
     }
@@ -120,77 +121,6 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
 
 fn is_other_device(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(LockError::OtherDevice { .. }))
-}
-
-/// Resolves over what the store knows, each file judged for the device, and all of them together.
-fn resolve_in(
-    store: &Store,
-    policy: &Policy,
-    device: &DeviceProfile,
-    request: &Request,
-    base_url: &str,
-) -> Result<Resolution, Failure<store::Error>> {
-    let known = known_files(store, policy, device, request).map_err(Failure::Index)?;
-    resolve_rows(request, device, base_url, |project| Ok(known.get(project).cloned().unwrap_or_default()))
-}
-
-/// The known files of all projects that a request may reach.
-fn known_files(
-    store: &Store,
-    policy: &Policy,
-    device: &DeviceProfile,
-    request: &Request,
-) -> Result<HashMap<ProjectName, Vec<KnownFile>>, store::Error> {
-    let mut reached: BTreeSet<ProjectName> = BTreeSet::new();
-    let mut queue: Vec<ProjectName> =
-        request.requirements.iter().map(|requirement| requirement.project.clone()).collect();
-    let (mut wheels, mut rows) = (Vec::new(), Vec::new());
-    while let Some(project) = queue.pop() {
-        if !reached.insert(project.clone()) {
-            continue;
-        }
-        for row in store.rows(&project)? {
-            let named = row.facts.requires_dist.iter().filter_map(|text| named_project(text));
-            queue.extend(named.filter(|name| !reached.contains(name)));
-            let judgement = judge(&row.facts, device, policy);
-            wheels.push(Wheel { facts: Arc::clone(&row.facts), judgement, abi: Abi::default() });
-            rows.push((project.clone(), row));
-        }
-    }
-    for (at, judgement) in closure_by(&wheels, device, policy) {
-        wheels[at].judgement = judgement;
-    }
-    let mut known: HashMap<ProjectName, Vec<KnownFile>> = HashMap::new();
-    for (wheel, (project, row)) in wheels.into_iter().zip(rows) {
-        let file = KnownFile {
-            listed: policy.lists(&project, wheel.judgement.verdict),
-            judgement: wheel.judgement,
-            facts: row.facts,
-            held: row.held,
-            abi: wheel.abi,
-            yanked: row.provenance.yanked,
-            upstream: row.provenance.upstream,
-            upload_time: row.provenance.upload_time,
-        };
-        known.entry(project).or_default().push(file);
-    }
-    Ok(known)
-}
-
-/// The project that a requirement names.
-fn named_project(requirement: &str) -> Option<ProjectName> {
-    let end = requirement.find(|letter: char| !(letter.is_ascii_alphanumeric() || "-_.".contains(letter)));
-    requirement[..end.unwrap_or(requirement.len())].parse().ok()
-}
-
-/// Other device profiles for which the request has an answer.
-fn elsewhere(store: &Store, policy: &Policy, device: &DeviceProfile, request: &Request) -> Vec<String> {
-    policy
-        .devices()
-        .filter(|other| other.id != device.id)
-        .filter(|other| resolve_in(store, policy, other, request, "").is_ok())
-        .map(|other| other.id.clone())
-        .collect()
 }
 
 fn print(
@@ -254,17 +184,18 @@ fn bytes(count: u64) -> String {
 
 fn refuse(
     context: &mut Context,
-    explanation: &Explanation,
+    text: &str,
+    error: &serde_json::Value,
     device: &DeviceProfile,
     output: Option<Output>,
 ) -> anyhow::Result<()> {
     match output {
         Some(Output::Json) => {
-            context.console.print_json(&serde_json::json!({"device": device.id, "error": explanation}))?;
+            context.console.print_json(&serde_json::json!({"device": device.id, "error": error}))?;
         }
         // What is asked for as a file must not hold an explanation instead.
-        Some(Output::Pylock | Output::Requirements) => context.console.say(&explanation.text)?,
-        None => context.console.print(format_args!("{}\n", explanation.text))?,
+        Some(Output::Pylock | Output::Requirements) => context.console.say(text)?,
+        None => context.console.print(format_args!("{text}\n"))?,
     }
     Ok(())
 }

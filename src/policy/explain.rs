@@ -19,6 +19,8 @@ pub struct Candidate {
     pub judgement: Judgement,
     /// Whether the policy lists it with that verdict.
     pub listed: bool,
+    /// What devices of that profile reported of it, oldest first.
+    pub reports: Vec<DeviceCheck>,
 }
 
 /// The known files of a project for a device: the JSON of `explain`.
@@ -51,6 +53,20 @@ pub struct ExplainedFile {
     pub reasons: Vec<Reason>,
     /// What to know all the same.
     pub notes: Vec<Note>,
+    /// What devices of that profile reported of it, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reports: Vec<DeviceCheck>,
+}
+
+/// What one device reported of a wheel that it ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeviceCheck {
+    /// When the report came, RFC 3339 in UTC.
+    pub time: String,
+    /// Whether no check failed.
+    pub passed: bool,
+    /// Its GPU; none where all was computed on the CPU.
+    pub gpu: Option<String>,
 }
 
 /// Explains the candidates, which are in the store's order: newest version first.
@@ -86,7 +102,8 @@ pub fn explain(
     let files = candidates
         .iter()
         .zip(judged)
-        .map(|(Candidate { facts, .. }, (mut judgement, listed))| {
+        .map(|(candidate, (mut judgement, listed))| {
+            let facts = &candidate.facts;
             if !listed && let Some(instead) = instead(project, facts, &fitting) {
                 for reason in &mut judgement.reasons {
                     append(&mut reason.remedy, &instead);
@@ -100,6 +117,7 @@ pub fn explain(
                 verdict: judgement.verdict,
                 reasons: judgement.reasons,
                 notes: judgement.notes,
+                reports: candidate.reports.clone(),
             }
         })
         .collect();

@@ -32,7 +32,7 @@ use std::sync::OnceLock;
 pub use advisory::{Action, Advisory};
 pub use detect::{Detection, DetectionNote, Evidence, SystemFiles, detect, detect_jetson_release};
 pub use device::{DeviceProfile, NotAVersion, Stack, Version};
-pub use explain::{Candidate, ExplainedFile, Explanation, code_name, explain};
+pub use explain::{Candidate, DeviceCheck, ExplainedFile, Explanation, code_name, explain};
 pub use pattern::Pattern;
 pub use verdict::{Code, Judgement, Note, NoteCode, Reason, Verdict};
 
@@ -132,6 +132,15 @@ impl Policy {
     /// All profiles, by chip and release.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceProfile> {
         self.devices.iter()
+    }
+
+    /// The name of each chip in profile ids, with the entries of `/proc/device-tree/compatible` that name the chip or a board
+    /// that carries it.
+    pub fn device_tree_entries() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+        TABLES.socs.iter().map(|soc| {
+            let entries = soc.compatible.iter().chain(&soc.boards).map(String::as_str);
+            (soc.name.as_str(), entries.collect())
+        })
     }
 
     /// The known ids most like that one, best first; at most five.

@@ -8,11 +8,16 @@
 //!
 //! What is not known proves nothing: a project of which no wheel is known might bring anything.
 
+mod brief;
+mod connected;
 mod pairs;
 mod sonames;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+
+pub use brief::Brief;
+pub use connected::Connected;
 
 use pep440_rs::Version;
 
@@ -20,20 +25,18 @@ use super::range::{Pick, range_of};
 use super::requirement::Requirement;
 use super::target::Target;
 use crate::policy::{Code, DeviceProfile, Judgement, Note, NoteCode, Policy, Reason, Verdict};
-use crate::wheel::{Facts, ProjectName};
+use crate::wheel::ProjectName;
 
 /// Most rounds; each refuses at least one wheel, and a real chain of pins is some five long.
 const MOST_ROUNDS: usize = 64;
 
-/// A known wheel with its judgement for the device.
+/// A known wheel with its verdict for the device.
 #[derive(Debug, Clone)]
 pub struct Wheel {
-    /// What it contains.
-    pub facts: Arc<Facts>,
+    /// What the rules need of its facts.
+    pub brief: Arc<Brief>,
     /// What judging it alone said.
-    pub judgement: Judgement,
-    /// What it was compiled against.
-    pub abi: Abi,
+    pub verdict: Verdict,
 }
 
 /// What a wheel was compiled against, as far as it is known.
@@ -64,18 +67,43 @@ impl std::fmt::Debug for Rules<'_> {
     }
 }
 
-/// [`closure`] by the rules of a policy.
-pub fn closure_by(wheels: &[Wheel], device: &DeviceProfile, policy: &Policy) -> Vec<(usize, Judgement)> {
-    let rules = Rules {
-        requires_gpu: &|project| policy.requires_gpu(project),
-        is_auxiliary: &|project| policy.is_auxiliary(project),
-        lists: &|project, verdict| policy.lists(project, verdict),
-    };
-    closure(wheels, device, rules)
+/// What looking at a wheel together with the others adds to its judgement.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Change {
+    /// Why it is refused; empty if it is not.
+    pub refusals: Vec<Reason>,
+    /// What to know of it.
+    pub notes: Vec<Note>,
 }
 
-/// The judgements that change when all known wheels of a device are looked at together, by place in `wheels`.
-pub fn closure(wheels: &[Wheel], device: &DeviceProfile, rules: Rules<'_>) -> Vec<(usize, Judgement)> {
+impl Change {
+    /// Adds it to a judgement of the wheel alone.
+    pub fn apply(&self, judgement: &mut Judgement) {
+        if !self.refusals.is_empty() {
+            judgement.verdict = Verdict::Refuse;
+            judgement.notes.retain(|note| !matches!(note.code, NoteCode::JitOnly | NoteCode::SameMajorOnly));
+            judgement.reasons.extend(self.refusals.iter().cloned());
+            judgement.reasons.sort_by_key(|reason| reason.code);
+        }
+        judgement.notes.extend(self.notes.iter().cloned());
+    }
+}
+
+/// [`closure`] by the rules of a policy.
+pub fn closure_by(wheels: &[Wheel], device: &DeviceProfile, policy: &Policy) -> Vec<(usize, Change)> {
+    closure(
+        wheels,
+        device,
+        Rules {
+            requires_gpu: &|project| policy.requires_gpu(project),
+            is_auxiliary: &|project| policy.is_auxiliary(project),
+            lists: &|project, verdict| policy.lists(project, verdict),
+        },
+    )
+}
+
+/// What changes when all known wheels of a device are looked at together, by place in `wheels`.
+pub fn closure(wheels: &[Wheel], device: &DeviceProfile, rules: Rules<'_>) -> Vec<(usize, Change)> {
     let mut shelf = Shelf::new(wheels, device, rules);
     let mut refused: Vec<(usize, Vec<Reason>)> = Vec::new();
     let mut pending: BTreeSet<usize> = (0..wheels.len()).filter(|&at| shelf.entries[at].listed).collect();
@@ -99,21 +127,14 @@ pub fn closure(wheels: &[Wheel], device: &DeviceProfile, rules: Rules<'_>) -> Ve
         refused.extend(found);
     }
     let mut changed = Vec::new();
-    for (at, mut reasons) in refused {
-        shelf.add_remedies(at, &mut reasons);
-        let mut judgement = wheels[at].judgement.clone();
-        judgement.verdict = Verdict::Refuse;
-        judgement.notes.retain(|note| !matches!(note.code, NoteCode::JitOnly | NoteCode::SameMajorOnly));
-        judgement.reasons.extend(reasons);
-        judgement.reasons.sort_by_key(|reason| reason.code);
-        changed.push((at, judgement));
+    for (at, mut refusals) in refused {
+        shelf.add_remedies(at, &mut refusals);
+        changed.push((at, Change { refusals, notes: Vec::new() }));
     }
     for (at, entry) in shelf.entries.iter().enumerate().filter(|(_, entry)| entry.listed) {
         let notes = shelf.notes(entry);
         if !notes.is_empty() {
-            let mut judgement = wheels[at].judgement.clone();
-            judgement.notes.extend(notes);
-            changed.push((at, judgement));
+            changed.push((at, Change { refusals: Vec::new(), notes }));
         }
     }
     changed.sort_by_key(|(at, _)| *at);
@@ -165,16 +186,16 @@ impl<'w, 'r> Shelf<'w, 'r> {
             reach: std::cell::RefCell::default(),
         };
         for (at, wheel) in wheels.iter().enumerate() {
-            let facts = &wheel.facts;
+            let facts = &wheel.brief.facts;
             let project = facts.project.as_ref();
-            let listed = project.is_some_and(|project| (rules.lists)(project, wheel.judgement.verdict));
+            let listed = project.is_some_and(|project| (rules.lists)(project, wheel.verdict));
             let mut needs: Vec<Need> = Vec::new();
             if listed {
                 for text in &facts.requires_dist {
                     needs.extend(parsed.entry(text).or_insert_with(|| need(text, &target)).clone());
                 }
-                needs.extend(wheel.abi.built_against.clone().map(Need::of));
-                if !sonames::open(wheel, device).is_empty() {
+                needs.extend(wheel.brief.abi.built_against.clone().map(Need::of));
+                if !sonames::open(&wheel.brief, device).is_empty() {
                     shelf.linking.insert(at);
                 }
             }
@@ -260,8 +281,9 @@ impl Entry<'_> {
     }
 
     fn name(&self) -> String {
-        let version = self.wheel.facts.version.as_deref().unwrap_or_default();
-        self.project.map_or_else(|| self.wheel.facts.file.clone(), |project| format!("{project} {version}"))
+        let facts = &self.wheel.brief.facts;
+        let version = facts.version.as_deref().unwrap_or_default();
+        self.project.map_or_else(|| facts.file.clone(), |project| format!("{project} {version}"))
     }
 }
 

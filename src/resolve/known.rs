@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::candidate::{Candidate, Index, Lookup, Metadata};
 use super::range::Pick;
 use super::target::Target;
-use super::{Abort, Limit, Limits};
+use super::{Abort, Limit, Limits, Stop};
 use crate::policy::Reason;
 use crate::wheel::ProjectName;
 
@@ -48,6 +48,7 @@ type Usable = Result<Arc<Metadata>, Unfit>;
 pub(super) struct Known<'a, I: Index> {
     pub(super) target: &'a Target,
     pub(super) limits: Limits,
+    pub(super) stop: Stop,
     index: RefCell<&'a mut I>,
     projects: RefCell<HashMap<ProjectName, Rc<Project>>>,
     metadata: RefCell<HashMap<(ProjectName, usize), Usable>>,
@@ -55,10 +56,11 @@ pub(super) struct Known<'a, I: Index> {
 }
 
 impl<'a, I: Index> Known<'a, I> {
-    pub(super) fn new(index: &'a mut I, target: &'a Target, limits: Limits) -> Self {
+    pub(super) fn new(index: &'a mut I, target: &'a Target, limits: Limits, stop: Stop) -> Self {
         Self {
             target,
             limits,
+            stop,
             index: RefCell::new(index),
             projects: RefCell::default(),
             metadata: RefCell::default(),
@@ -70,6 +72,9 @@ impl<'a, I: Index> Known<'a, I> {
     pub(super) fn project(&self, name: &ProjectName) -> Result<Rc<Project>, Abort<I::Error>> {
         if let Some(project) = self.projects.borrow().get(name) {
             return Ok(Rc::clone(project));
+        }
+        if self.stop.is_stopped() {
+            return Err(Abort::Limit(Limit::Time));
         }
         let candidates = self.index.borrow_mut().candidates(name).map_err(Abort::Index)?;
         self.read.set(self.read.get().saturating_add(candidates.len()));

@@ -29,6 +29,7 @@ mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use candidate::{Candidate, Index, Lookup, Metadata, NotMetadata};
 pub use lock::{Lock, LockError, json, pylock, requirements_txt};
@@ -56,6 +57,27 @@ pub struct Request {
     pub prereleases: bool,
     /// How much work may be done.
     pub limits: Limits,
+    /// Ends the work from outside.
+    pub stop: Stop,
+}
+
+/// Most requirements and constraints of one request. A set of a large application has some 500; the work grows with the
+/// square of their number.
+pub const MOST_REQUESTED: usize = 5_000;
+
+/// Ends the work on a request from another thread.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Ends the work at its next step.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// How much work a request may cause.
@@ -87,6 +109,14 @@ pub enum Limit {
         "no answer after {0} decisions were taken back: the request is too entangled; pin some of the projects in it"
     )]
     Backtracks(u32),
+    /// It was stopped from outside.
+    #[error(
+        "no answer in the time that there is: the request is too entangled; pin some of the projects in it"
+    )]
+    Time,
+    /// Too much is asked for.
+    #[error("{0} requirements and constraints are too many: at most {MOST_REQUESTED} are taken")]
+    Requested(usize),
     /// Too many wheels.
     #[error("more than {0} wheels would have to be read; ask for fewer projects")]
     Candidates(usize),
@@ -182,8 +212,12 @@ pub fn resolve<I: Index>(
     target: &Target,
     index: &mut I,
 ) -> Result<Resolution, Failure<I::Error>> {
+    let count = request.requirements.len().saturating_add(request.constraints.len());
+    if count > MOST_REQUESTED {
+        return Err(Failure::Limit(Limit::Requested(count)));
+    }
     let asked = ask(request, target).map_err(Failure::Request)?;
-    let known = Known::new(index, target, request.limits);
+    let known = Known::new(index, target, request.limits, request.stop.clone());
     match solve(&known, &asked)? {
         Ok(resolution) => Ok(resolution),
         Err(derivation) => {

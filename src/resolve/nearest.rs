@@ -16,7 +16,7 @@ const MOST_TRIES: usize = 12;
 /// Tried in turn: the versions of one requirement left open, the constraints on one project dropped, all versions left open,
 /// one requirement left out. The first that has an answer is given.
 pub(super) fn nearest<I: Index>(known: &Known<'_, I>, asked: &Asked) -> Option<(String, Vec<String>)> {
-    for (how, relaxed) in relaxations(asked).into_iter().take(MOST_TRIES) {
+    for (how, relaxed) in relaxations(asked).take(MOST_TRIES) {
         // A limit or a failed lookup ends the search for advice, not the answer.
         match solve(known, &relaxed) {
             Ok(Ok(resolution)) => return Some((how, pins(&resolution))),
@@ -27,8 +27,8 @@ pub(super) fn nearest<I: Index>(known: &Known<'_, I>, asked: &Asked) -> Option<(
     None
 }
 
-fn relaxations(asked: &Asked) -> Vec<(String, Asked)> {
-    let mut relaxed = Vec::new();
+/// Each is made when it is tried: a large request weighs a lot.
+fn relaxations(asked: &Asked) -> impl Iterator<Item = (String, Asked)> {
     let open = |indices: &[usize]| {
         let mut other = asked.clone();
         for &index in indices {
@@ -38,23 +38,21 @@ fn relaxations(asked: &Asked) -> Vec<(String, Asked)> {
     };
     let is_limited = |index: &usize| !asked.requirements[*index].specifiers.is_empty();
     let limited: Vec<usize> = (0..asked.requirements.len()).filter(is_limited).collect();
-    relaxed.extend(limited.iter().map(|&index| open(&[index])));
-    for name in asked.constraints.keys() {
+    let all = (limited.len() > 1).then(|| limited.clone());
+    let one_open = limited.into_iter().map(move |index| open(&[index]));
+    let without_constraint = asked.constraints.keys().map(|name| {
         let mut other = asked.clone();
         other.constraints.remove(name);
-        relaxed.push((format!(" without the constraint on {name}"), other));
-    }
-    if limited.len() > 1 {
-        relaxed.push(open(&limited));
-    }
-    if asked.requirements.len() > 1 {
-        for index in 0..asked.requirements.len() {
-            let mut other = asked.clone();
-            let left_out = other.requirements.remove(index);
-            relaxed.push((format!(" without {}", left_out.project), other));
-        }
-    }
-    relaxed
+        (format!(" without the constraint on {name}"), other)
+    });
+    let all_open = all.into_iter().map(move |indices| open(&indices));
+    let several = asked.requirements.len() > 1;
+    let left_out = (0..asked.requirements.len()).filter(move |_| several).map(|index| {
+        let mut other = asked.clone();
+        let left_out = other.requirements.remove(index);
+        (format!(" without {}", left_out.project), other)
+    });
+    one_open.chain(without_constraint).chain(all_open).chain(left_out)
 }
 
 fn pins(resolution: &Resolution) -> Vec<String> {

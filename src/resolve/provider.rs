@@ -275,6 +275,9 @@ impl<I: Index> DependencyProvider for Provider<'_, '_, I> {
         if self.steps.get() > self.known.limits.steps {
             return Err(Abort::Limit(Limit::Steps(self.known.limits.steps)));
         }
+        if self.known.stop.is_stopped() {
+            return Err(Abort::Limit(Limit::Time));
+        }
         Ok(())
     }
 }

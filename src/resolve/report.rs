@@ -20,6 +20,12 @@ use crate::wheel::ProjectName;
 /// Most causes that are told; a person reads no more.
 const MOST_CAUSES: usize = 24;
 
+/// Most causes that are looked for at all; of those beyond it is only said that there are more.
+const MOST_SOUGHT: usize = 200;
+
+/// Most requirements of the request that its explanation repeats.
+const MOST_REPEATED: usize = 40;
+
 /// Most versions that one sentence names.
 const MOST_VERSIONS: usize = 4;
 
@@ -116,7 +122,11 @@ pub(super) fn explain<I: Index>(
     let mut causes = teller.tell()?;
     let more = causes.len().saturating_sub(MOST_CAUSES);
     causes.truncate(MOST_CAUSES);
-    let requested: Vec<String> = asked.requirements.iter().map(Requirement::short).collect();
+    let mut requested: Vec<String> =
+        asked.requirements.iter().take(MOST_REPEATED).map(Requirement::short).collect();
+    if asked.requirements.len() > MOST_REPEATED {
+        requested.push(format!("{} more", asked.requirements.len() - MOST_REPEATED));
+    }
     let mut text = format!("Nothing satisfies {} for {}.", listed(&requested, "and"), known.target.device);
     for cause in &causes {
         text.push('\n');
@@ -171,7 +181,11 @@ impl<I: Index> Teller<'_, '_, I> {
     fn tell(mut self) -> Result<Vec<Cause>, Abort<I::Error>> {
         let mut told = BTreeSet::new();
         let facts = std::mem::take(&mut self.facts);
+        let mut pairs = BTreeSet::new();
         for fact in &facts {
+            if self.causes.len() > MOST_SOUGHT {
+                break;
+            }
             let package = match fact {
                 Fact::Needs { owner, .. } => owner,
                 Fact::NoWheel { package, .. } | Fact::Unusable { package, .. } => package,
@@ -182,13 +196,16 @@ impl<I: Index> Teller<'_, '_, I> {
                 self.of_project(name, &facts)?;
             }
             if let Fact::Needs { owner, needed, .. } = fact
-                && told_pair(&facts, fact)
+                && pairs.insert((owner, needed.project()))
             {
                 self.contradiction(owner, needed);
                 self.needs(owner, needed, &facts)?;
             }
         }
         for fact in &facts {
+            if self.causes.len() > MOST_SOUGHT {
+                break;
+            }
             if let Fact::Needs { needed, .. } = fact
                 && let Some(name) = needed.project()
                 && told.insert(name)
@@ -493,16 +510,6 @@ impl<I: Index> Teller<'_, '_, I> {
         }
         stated
     }
-}
-
-/// Whether this is the first fact that says that one project needs another.
-fn told_pair(facts: &[Fact], fact: &Fact) -> bool {
-    let pair = |fact: &Fact| match fact {
-        Fact::Needs { owner, needed, .. } => Some((owner.clone(), needed.project().cloned())),
-        Fact::NoWheel { .. } | Fact::Unusable { .. } => None,
-    };
-    let wanted = pair(fact);
-    facts.iter().find(|other| pair(other) == wanted).is_some_and(|first| std::ptr::eq(first, fact))
 }
 
 /// Whether two reasons are told in one sentence.

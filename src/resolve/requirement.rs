@@ -61,8 +61,12 @@ impl FromStr for Requirement {
             });
         }
         let (head, marker) = split_marker(text);
-        let parsed = pep508_rs::Requirement::<pep508_rs::VerbatimUrl>::from_str(head)
-            .map_err(|error| NotARequirement::Syntax { text: shown(), why: error.message.to_string() })?;
+        let parsed = pep508_rs::Requirement::<pep508_rs::VerbatimUrl>::from_str(head).map_err(|error| {
+            NotARequirement::Syntax {
+                text: shown(),
+                why: error.message.to_string().chars().take(200).collect(),
+            }
+        })?;
         let (specifiers, url) = match parsed.version_or_url {
             None => (VersionSpecifiers::empty(), None),
             Some(VersionOrUrl::VersionSpecifier(specifiers)) => (specifiers, None),

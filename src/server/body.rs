@@ -14,9 +14,12 @@ use tokio::task::JoinHandle;
 
 use super::outbox::{LARGEST, Outbox};
 
-/// How much of a file is read at once, in bytes. With the piece that is being sent, two of them are in memory per client.
-/// Larger pieces were no faster in a measurement with 128 KiB to 1 MiB; smaller ones pay for more switches of threads.
-const PIECE: usize = 256 * 1024;
+/// How much of a file is read at once for HTTP/2, in bytes; HTTP/1 has its files sent by the kernel. Three pieces are in memory
+/// for each answer: being sent, waiting, being read.
+///
+/// Of pieces of 64 KiB, 128 KiB, 256 KiB and 1 MiB, 2.1 GB over loopback took 1.8, 1.3, 1.0 and 0.8 s of processor time, and
+/// 32 clients 30, 40, 53 and 148 MB.
+const PIECE: usize = 128 * 1024;
 
 /// The body of an answer.
 #[derive(Debug)]

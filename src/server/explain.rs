@@ -9,7 +9,6 @@ use super::in_force::InForce;
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::State;
-use crate::policy::{Candidate, explain, judge};
 use crate::wheel::ProjectName;
 
 /// `GET /{device}/explain/{project}`: the verdicts of every known file, newest version first, as JSON.
@@ -23,20 +22,10 @@ pub(super) async fn project(
     let in_force = Arc::clone(in_force);
     let json = state
         .blocking(move |state| {
-            let rows = state.store.rows(&project)?;
-            if rows.is_empty() {
-                return Err(state.no_such_project(&project)?);
-            }
             let device = in_force.device(&id)?;
-            let candidates: Vec<Candidate> = rows
-                .into_iter()
-                .map(|row| {
-                    let judgement = judge(&row.facts, device, &in_force.policy);
-                    let listed = in_force.policy.lists(&project, judgement.verdict);
-                    Candidate { facts: row.facts, held: row.held, judgement, listed }
-                })
-                .collect();
-            let explanation = explain(&project, &device.id, &candidates, None);
+            let Some(explanation) = state.verdicts.explain(&project, device, &in_force, None)? else {
+                return Err(state.no_such_project(&project)?);
+            };
             serde_json::to_vec(&explanation).map_err(|error| Refusal::Defect(error.to_string()))
         })
         .await?;

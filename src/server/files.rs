@@ -12,6 +12,7 @@ use super::range::{self, Span};
 use super::refusal::{NotForDevice, Refusal};
 use super::reply::Reply;
 use super::state::State;
+use super::verdicts::Together;
 use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, judge};
 use crate::store::{self, Row};
@@ -35,7 +36,7 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) struct KnownFile {
     project: ProjectName,
-    /// Revision of the project's rows, and generation of the policy, from which this was made.
+    /// Number of the project's verdicts, and generation of the policy, from which this was made.
     made_from: (u64, u64),
     filename: String,
     size: u64,
@@ -131,7 +132,8 @@ async fn admitted(
     let profile = in_force.device(device)?;
     let key = (profile.id.clone(), sha256, filename.to_owned());
     let fresh = |file: &Arc<KnownFile>| {
-        file.made_from == (state.store.project_revision(&file.project), in_force.generation)
+        let together = state.verdicts.fresh(&profile.id, &file.project, in_force.generation);
+        together.is_some_and(|together| file.made_from == (together.number, in_force.generation))
     };
     let file = if let Some(file) = state.files.find(&key).filter(fresh) {
         file
@@ -168,10 +170,11 @@ fn look_up(
         Err(error) => Err(error.into()),
     };
     let Some(project) = find()?.facts.project.clone() else { return Err(Refusal::NoSuchFile) };
-    // The revision is read before the row that is kept: a change in between makes this out of date, never stale.
-    let made_from = (state.store.project_revision(&project), in_force.generation);
+    // The row that is kept is read after that: a change in between makes this out of date, never stale.
+    let together = state.verdicts.together(&project, device, in_force)?;
+    let made_from = (together.number, in_force.generation);
     let row = find()?;
-    let refused = refusal(&row, &project, device, in_force);
+    let refused = refusal(&row, &project, &together, device, in_force);
     let file = Arc::new(KnownFile {
         made_from,
         filename: row.facts.file.clone(),
@@ -189,10 +192,14 @@ fn look_up(
 fn refusal(
     row: &Row,
     project: &ProjectName,
+    together: &Together,
     device: &DeviceProfile,
     in_force: &InForce,
 ) -> Option<NotForDevice> {
-    let judgement = judge(&row.facts, device, &in_force.policy);
+    let mut judgement = judge(&row.facts, device, &in_force.policy);
+    if let Some(change) = together.refusal(&row.facts.sha256, &row.facts.file) {
+        change.apply(&mut judgement);
+    }
     let listed = in_force.policy.lists(project, judgement.verdict);
     (!listed).then(|| NotForDevice::new(&row.facts.file, &device.id, &judgement))
 }

@@ -32,13 +32,20 @@ struct Current {
 
 /// A policy, and which one it is.
 #[derive(Debug)]
-pub(super) struct InForce {
+pub(crate) struct InForce {
     /// The policy.
-    pub(super) policy: Policy,
+    pub(crate) policy: Policy,
     /// Grows with every policy.
     pub(super) generation: u64,
     /// Why the folder, as it is now, cannot be used; the policy is then the last one that could.
     pub(super) broken: Option<String>,
+}
+
+impl InForce {
+    /// A policy that is read once and never changes.
+    pub(crate) fn first(policy: Policy) -> Self {
+        Self { policy, generation: 0, broken: None }
+    }
 }
 
 /// What a policy folder looks like from outside.
@@ -89,7 +96,7 @@ impl PolicySource {
 
 impl Current {
     fn first(policy: Policy, mark: Mark) -> Self {
-        Self { in_force: Arc::new(InForce { policy, generation: 0, broken: None }), mark }
+        Self { in_force: Arc::new(InForce::first(policy)), mark }
     }
 
     fn change(&mut self, loaded: Result<Policy, String>, mark: Mark) {

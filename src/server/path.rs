@@ -28,6 +28,14 @@ pub(super) enum Route {
     Metadata { device: String, sha256: Sha256, filename: String },
     /// `/{device}/explain/{project}`
     Explain { device: String, project: ProjectName },
+    /// `/{device}/resolve`
+    Resolve { device: String },
+    /// `/{device}/setup.sh`
+    Setup { device: String },
+    /// `/{device}/check.py`
+    Check { device: String },
+    /// `/{device}/reports`
+    Reports { device: String },
     /// A spelling of another path, as a relative reference without a query.
     Moved(String),
 }
@@ -63,6 +71,10 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
         [device, "explain", name] | [device, "explain", name, ""] => {
             Ok(Route::Explain { device: device.to_owned(), project: project(name)? })
         }
+        [device, "resolve"] | [device, "resolve", ""] => Ok(Route::Resolve { device: device.to_owned() }),
+        [device, "setup.sh"] => Ok(Route::Setup { device: device.to_owned() }),
+        [device, "check.py"] => Ok(Route::Check { device: device.to_owned() }),
+        [device, "reports"] => Ok(Route::Reports { device: device.to_owned() }),
         _ => Err(Refusal::NoSuchPage),
     }
 }

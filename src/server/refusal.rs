@@ -70,6 +70,27 @@ pub(super) enum Refusal {
     /// Another method than GET and HEAD.
     #[error("this page is read-only; uploads go to POST /legacy/ at the root of the mirror")]
     ReadOnly,
+    /// Another method than POST.
+    #[error("this page answers POST alone, with a body such as {{\"requirements\": [\"torch>=2.4\"]}}")]
+    PostOnly,
+    /// A body of another type.
+    #[error("the body has to be application/json, and is {0:?}")]
+    NotJson(String),
+    /// A body above the limit.
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A body that did not come in time.
+    #[error("the body did not come within {limit_s} seconds")]
+    SlowBody {
+        /// The limit in seconds.
+        limit_s: u64,
+    },
+    /// Too much is asked for at once.
+    #[error("too many requests of this kind are being worked on: try again in a few seconds")]
+    Busy,
     /// A range behind the end of the file.
     #[error("the file has {size} bytes, none of them in that range")]
     OutsideFile {
@@ -134,10 +155,13 @@ impl Refusal {
             | Self::NoSuchProject { .. }
             | Self::NoSuchFile
             | Self::NotHeld { .. } => StatusCode::NOT_FOUND,
-            Self::ReadOnly => StatusCode::METHOD_NOT_ALLOWED,
+            Self::ReadOnly | Self::PostOnly => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NotJson(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::OutsideFile { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
-            Self::Store(_) | Self::Io(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Store(_) | Self::Io(_) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Defect(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -152,12 +176,14 @@ impl Refusal {
         reply.set(header::CACHE_CONTROL, "no-store");
         match &self {
             Self::ReadOnly => reply.set(header::ALLOW, READ_ONLY),
+            Self::PostOnly => reply.set(header::ALLOW, "POST"),
+            Self::SlowBody { .. } | Self::TooLarge { .. } => reply.set(header::CONNECTION, "close"),
             Self::OutsideFile { size } => reply.set(header::CONTENT_RANGE, &format!("bytes */{size}")),
             Self::NotAcceptable => reply.set(header::VARY, "Accept"),
             Self::NotForDevice(why) => reply.phrase = phrase(&why.phrase),
             _ => {}
         }
-        if let Self::Store(_) | Self::Io(_) = self {
+        if let Self::Store(_) | Self::Io(_) | Self::Busy = self {
             reply.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         }
         reply

@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use http::header::{self, HeaderName};
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use super::body::Body;
@@ -18,14 +17,7 @@ use super::path::{self, Route};
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::State;
-use super::{accept, explain, files, health, pages, simple};
-
-/// How much of a body that nobody wants is read before the answer, in bytes, so that a client that only reads once it has
-/// sent everything sees the answer. Past it the connection is closed.
-const UNWANTED_BODY: usize = 16 << 20;
-
-/// How long such a body may take.
-const UNWANTED_BODY_TIME: Duration = Duration::from_secs(10);
+use super::{accept, device, explain, files, forwarded, health, pages, request_body, resolve, simple};
 
 /// Answers one request, whatever happens.
 pub(super) async fn respond(
@@ -67,9 +59,26 @@ pub(super) async fn respond(
 
 async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, Refusal> {
     let (parts, body) = request.into_parts();
-    if parts.method != Method::GET && parts.method != Method::HEAD {
-        discard(body).await;
-        return Err(path::parse(parts.uri.path()).err().unwrap_or(Refusal::ReadOnly));
+    // RFC 9112, section 3.2: two hosts mean that someone on the way reads another request than we do.
+    if parts.version == Version::HTTP_11 && parts.headers.get_all(header::HOST).iter().count() != 1 {
+        return Err(Refusal::Malformed("a request has one Host field".to_owned()));
+    }
+    match path::parse(parts.uri.path()) {
+        Ok(Route::Resolve { device }) => {
+            let body = posted(&parts, body).await?;
+            let in_force = &state.in_force().await?;
+            return resolve::resolve(state, in_force, &device, base_url(&parts)?, body).await;
+        }
+        Ok(Route::Reports { device }) => {
+            let body = posted(&parts, body).await?;
+            let in_force = &state.in_force().await?;
+            return device::report(state, in_force, &device, body).await;
+        }
+        route if parts.method != Method::GET && parts.method != Method::HEAD => {
+            request_body::discard(body).await;
+            return Err(route.err().unwrap_or(Refusal::ReadOnly));
+        }
+        _ => {}
     }
     let headers = &parts.headers;
     let in_force = &state.in_force().await?;
@@ -91,21 +100,43 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
             files::metadata(state, in_force, &device, sha256, filename, asked).await
         }
         Route::Explain { device, project } => explain::project(state, in_force, &device, project).await,
+        Route::Setup { device } => device::setup(in_force, &device, &base_url(&parts)?),
+        Route::Check { device } => device::check(in_force, &device, &base_url(&parts)?),
+        Route::Resolve { .. } | Route::Reports { .. } => Err(Refusal::PostOnly),
     }
 }
 
-/// Reads a body and drops it, within limits.
-async fn discard(mut body: Incoming) {
-    let read = async {
-        let mut count = 0_usize;
-        while let Some(Ok(frame)) = body.frame().await {
-            count = count.saturating_add(frame.data_ref().map_or(0, bytes::Bytes::len));
-            if count > UNWANTED_BODY {
-                break;
-            }
+/// The body of a POST of JSON, still to be read; otherwise it is dropped and the request refused.
+async fn posted(parts: &Parts, body: Incoming) -> Result<Incoming, Refusal> {
+    let refusal =
+        if parts.method == Method::POST { not_json(&parts.headers) } else { Some(Refusal::PostOnly) };
+    match refusal {
+        None => Ok(body),
+        Some(refusal) => {
+            request_body::discard(body).await;
+            Err(refusal)
         }
-    };
-    let _whether_it_ended = tokio::time::timeout(UNWANTED_BODY_TIME, read).await;
+    }
+}
+
+/// How the client reached the mirror.
+fn base_url(parts: &Parts) -> Result<String, Refusal> {
+    forwarded::base_url(parts).ok_or_else(|| {
+        Refusal::Malformed(
+            "the Host or X-Forwarded-* headers do not tell how this mirror is reached".to_owned(),
+        )
+    })
+}
+
+/// Why a body of that type is not taken. None at all, and the one that curl claims for any body, are taken for JSON.
+fn not_json(headers: &HeaderMap) -> Option<Refusal> {
+    let value = headers.get(header::CONTENT_TYPE)?;
+    let text = value.to_str().unwrap_or("not text").to_ascii_lowercase();
+    let kind = text.split(';').next().unwrap_or_default().trim();
+    let taken = kind == "application/json"
+        || kind == "application/x-www-form-urlencoded"
+        || (kind.starts_with("application/") && kind.ends_with("+json"));
+    (!taken).then(|| Refusal::NotJson(super::refusal::cut(&text)))
 }
 
 fn page_asked(headers: &HeaderMap) -> Result<simple::Asked, Refusal> {

@@ -14,6 +14,7 @@ use super::range;
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::{Page, PageKey, State};
+use super::verdicts::Together;
 use crate::digest::Sha256;
 use crate::policy::DeviceProfile;
 use crate::simple::{
@@ -73,16 +74,32 @@ pub(super) async fn project(
     asked: Asked,
 ) -> Result<Reply, Refusal> {
     let id = in_force.device(device)?.id.clone();
-    let made_from = (state.store.project_revision(&project), in_force.generation);
     let key =
         PageKey { device: id.clone(), project: Some(project.clone()), form: asked.form, gzip: asked.gzip };
+    let together = match state.verdicts.fresh(&id, &project, in_force.generation) {
+        Some(together) => together,
+        None => {
+            let (in_force, id, project) = (Arc::clone(in_force), id.clone(), project.clone());
+            let turn = key.clone();
+            let find = move |state: &State| {
+                // As with pages: what several clients ask for at once is made once.
+                let _turn = state.turn(&turn);
+                if state.store.count(&project)?.0 == 0 {
+                    return Err(state.no_such_project(&project)?);
+                }
+                Ok(state.verdicts.together(&project, in_force.device(&id)?, &in_force)?)
+            };
+            state.blocking(find).await?
+        }
+    };
+    let made_from = (together.number, in_force.generation);
     let in_force = Arc::clone(in_force);
     let page = page(state, key, made_from, move |state| {
         let files = state.store.listing(&project)?;
         if files.is_empty() {
             return Err(state.no_such_project(&project)?);
         }
-        project_page(state, project, files, in_force.device(&id)?, &in_force).map(Made::Page)
+        project_page(state, project, files, &together, in_force.device(&id)?, &in_force).map(Made::Page)
     });
     Ok(reply(&asked, &*page.await?))
 }
@@ -180,6 +197,7 @@ fn project_page(
     state: &State,
     project: ProjectName,
     files: Vec<Listed>,
+    together: &Together,
     device: &DeviceProfile,
     in_force: &InForce,
 ) -> Result<ProjectPage, Refusal> {
@@ -188,9 +206,8 @@ fn project_page(
     let mut by_name: HashMap<String, usize> = HashMap::with_capacity(count);
     let mut refused: Option<String> = None;
     for file in files {
-        let verdict = state.verdict(&file.sha256, &file.file, device, in_force)?;
-        if !verdict.listed {
-            refused.get_or_insert_with(|| format!("{}: {}", file.file, verdict.why));
+        if let Some(reason) = state.verdicts.refusal(&file, together, device, in_force)? {
+            refused.get_or_insert_with(|| format!("{}: {}", file.file, reason.text));
             continue;
         }
         // Without METADATA no `.metadata` could be served, and no installer can use the wheel.

@@ -10,9 +10,11 @@ use super::files::KnownFile;
 use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
 use super::refusal::{Refusal, cut};
+use super::resolve::Resolving;
+use super::verdicts::Verdicts;
 use crate::digest::Sha256;
-use crate::policy::{DeviceProfile, judge};
-use crate::store::{self, Store};
+use crate::policy::DeviceProfile;
+use crate::store::Store;
 use crate::wheel::ProjectName;
 
 /// How much the rendered pages that are kept may weigh, in bytes. A page of 1,000 files has some 400 kB and its gzip 100 kB.
@@ -21,9 +23,6 @@ const PAGES_WEIGHT: usize = 64 << 20;
 /// How much is kept of files that were asked for, in bytes; some 500 are one file, more where a refusal is long.
 const FILES_WEIGHT: usize = 8 << 20;
 
-/// How much is kept of verdicts, in bytes: those on some 40,000 files.
-const VERDICTS_WEIGHT: usize = 16 << 20;
-
 /// What requests share.
 #[derive(Debug)]
 pub(super) struct State {
@@ -31,23 +30,14 @@ pub(super) struct State {
     pub(super) policies: PolicySource,
     pub(super) pages: Lru<PageKey, Arc<Page>>,
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
-    verdicts: Lru<(String, Sha256, String), Arc<FileVerdict>>,
+    pub(super) verdicts: Verdicts,
+    pub(super) resolving: Resolving,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
     turns: [Mutex<()>; TURNS],
 }
 
 /// How many pages may be made at once.
 const TURNS: usize = 16;
-
-/// What a page needs of a judgement.
-#[derive(Debug)]
-pub(super) struct FileVerdict {
-    generation: u64,
-    /// Whether the device's index lists the file.
-    pub(super) listed: bool,
-    /// Why not, in one sentence.
-    pub(super) why: String,
-}
 
 /// Which page: device, project (none for the list of projects), form, and whether it is compressed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -61,7 +51,7 @@ pub(super) struct PageKey {
 /// A rendered page.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Revision of the rows, and generation of the policy, from which it was made.
+    /// Number of the rows' state or of the verdicts, and generation of the policy, from which it was made.
     pub(super) made_from: (u64, u64),
     /// Entity tag, in quotes: a digest of the bytes, so that a change elsewhere leaves it as it is.
     pub(super) etag: String,
@@ -71,12 +61,13 @@ pub(super) struct Page {
 impl State {
     pub(super) fn new(store: Arc<Store>, policies: PolicySource) -> Self {
         Self {
-            store,
             policies,
             pages: Lru::new(PAGES_WEIGHT),
             files: Lru::new(FILES_WEIGHT),
-            verdicts: Lru::new(VERDICTS_WEIGHT),
+            verdicts: Verdicts::new(Arc::clone(&store)),
+            resolving: Resolving::default(),
             names: Mutex::new(None),
+            store,
             turns: [const { Mutex::new(()) }; TURNS],
         }
     }
@@ -87,48 +78,6 @@ impl State {
         (&key.device, &key.project).hash(&mut hasher);
         let turn = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or(0);
         self.turns.get(turn).map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The verdict on a file, kept for as long as the policy is in force: what the bytes of a digest contain does not change.
-    /// Blocks.
-    pub(super) fn verdict(
-        &self,
-        sha256: &Sha256,
-        file: &str,
-        device: &DeviceProfile,
-        in_force: &InForce,
-    ) -> Result<Arc<FileVerdict>, Refusal> {
-        let generation = in_force.generation;
-        let key = (device.id.clone(), *sha256, file.to_owned());
-        if let Some(verdict) = self.verdicts.find(&key).filter(|verdict| verdict.generation == generation) {
-            return Ok(verdict);
-        }
-        let unknown = |why: &str| Arc::new(FileVerdict { generation, listed: false, why: why.to_owned() });
-        let row = match self.store.row_named(sha256, file) {
-            Ok(Some(row)) => row,
-            // Neither is kept, for `verify --repair` ends it.
-            Ok(None) => return Ok(unknown("its sidecar file is lost")),
-            Err(store::Error::Damaged { path, found }) => {
-                tracing::error!(file, sidecar = %path.display(), "damaged sidecar: {found}");
-                return Ok(unknown("its sidecar file is damaged"));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let judgement = judge(&row.facts, device, &in_force.policy);
-        let listed = row
-            .facts
-            .project
-            .as_ref()
-            .is_some_and(|project| in_force.policy.lists(project, judgement.verdict));
-        let why = match judgement.reasons.first() {
-            _ if listed => String::new(),
-            Some(reason) => reason.text.clone(),
-            None => format!("its verdict is {}", judgement.verdict),
-        };
-        let weight = file.len().saturating_add(why.len()).saturating_add(300);
-        let verdict = Arc::new(FileVerdict { generation, listed, why });
-        self.verdicts.keep(key, Arc::clone(&verdict), weight);
-        Ok(verdict)
     }
 
     /// Runs what blocks in the pool for it. A panic in there is a defect of ours, answered as one.

@@ -1,15 +1,10 @@
 //! What upstreams and disks did wrong, in a log of its own: one JSON object a line, appended and fsynced.
 
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-
-use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
+use super::lines::Lines;
 use super::{Error, Recovery, Store, locked};
 use crate::wheel::ProjectName;
-
-/// The longest log, in bytes; then it becomes `incidents.jsonl.1`, in place of an older one.
-const LONGEST_LOG: u64 = 8 << 20;
 
 /// Something that should not have happened, which somebody has to look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,28 +68,7 @@ impl Store {
         if incident.kind != IncidentKind::CatalogueRebuilt && self.read_incidents()?.iter().any(same) {
             return Ok(());
         }
-        let path = self.layout.incidents();
-        let mut line = serde_json::to_vec(incident).map_err(|error| Error::io(&path)(error.into()))?;
-        line.push(b'\n');
-        if fs::metadata(&path).is_ok_and(|found| found.len() + line.len() as u64 > LONGEST_LOG) {
-            fs::rename(&path, path.with_extension("jsonl.1")).map_err(Error::io(&path))?;
-        }
-        let mut log = fs::OpenOptions::new()
-            .create(true)
-            .read(true)
-            .append(true)
-            .open(&path)
-            .map_err(Error::io(&path))?;
-        // A power cut may have left half a line.
-        let mut last = [b'\n'];
-        if log.seek(SeekFrom::End(-1)).is_ok() {
-            log.read_exact(&mut last).map_err(Error::io(&path))?;
-        }
-        if last != [b'\n'] {
-            line.insert(0, b'\n');
-        }
-        log.write_all(&line).and_then(|()| log.sync_all()).map_err(Error::io(&path))?;
-        super::layout::sync_folder(&self.layout.dir)
+        self.incident_lines().append(incident)
     }
 
     /// The incidents of the newest log, oldest first. Lines that are none, such as half of one, are passed over.
@@ -104,17 +78,10 @@ impl Store {
     }
 
     fn read_incidents(&self) -> Result<Vec<Incident>, Error> {
-        let path = self.layout.incidents();
-        let log = match fs::File::open(&path) {
-            Ok(log) => log,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Error::io(&path)(error)),
-        };
-        let mut incidents = Vec::new();
-        for line in BufReader::new(log.take(LONGEST_LOG)).split(b'\n') {
-            let line = line.map_err(Error::io(&path))?;
-            incidents.extend(serde_json::from_slice::<Incident>(&line).ok());
-        }
-        Ok(incidents)
+        self.incident_lines().read()
+    }
+
+    fn incident_lines(&self) -> Lines {
+        Lines::new(self.layout.incidents())
     }
 }

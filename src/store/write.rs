@@ -8,7 +8,7 @@ use super::catalogue::Catalogue;
 use super::catalogue::Fault;
 use super::catalogue::record::{pin_key, url_key};
 use super::layout::{Layout, persist, sync_folder, write_whole};
-use super::sidecar::{News, Sidecar};
+use super::sidecar::{LONGEST, News, Sidecar};
 use super::{Error, Provenance, Put, Store, locked, recover};
 use crate::digest::Sha256;
 use crate::wheel::{Facts, ProjectName};
@@ -177,12 +177,21 @@ impl Store {
         if before.as_ref() == Some(&after) {
             return Ok(());
         }
+        let rendered = after.render();
+        if rendered.len() as u64 > LONGEST {
+            let file = after.files.last().map_or_else(String::new, |entry| entry.facts.file.clone());
+            let found = format!(
+                "its facts make a sidecar file of {} bytes, expected at most {LONGEST}",
+                rendered.len()
+            );
+            return Err(Error::Mismatch { file, found });
+        }
         if !writer.dirty {
             recover::set_dirty(&self.layout)?;
             writer.dirty = true;
         }
         let path = self.layout.sidecar(sha256);
-        write_whole(&self.layout.spool(), &path, &after.render())?;
+        write_whole(&self.layout.spool(), &path, &rendered)?;
         // From here on the sidecar may be ahead of its row.
         writer.refused = true;
         sync_folder(&self.layout.shard(sha256))?;

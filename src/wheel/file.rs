@@ -4,6 +4,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use fs_err::os::unix::fs::OpenOptionsExt as _;
+
 use super::inspect::{inspect_file_source, inspect_wheel_source};
 use super::{Error, InspectOptions, Inspection, Source};
 
@@ -38,9 +40,19 @@ pub fn inspect_file(path: &Path, options: &InspectOptions<'_>) -> Result<Inspect
     inspect_file_source(&name, &file, options)
 }
 
+/// Opens a regular file. A pipe would not open before someone writes into it, and a device may never end.
 fn open(path: &Path) -> Result<(String, fs_err::File), Error> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    match fs_err::File::open(path) {
+    let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let opened = fs_err::OpenOptions::new().read(true).custom_flags(nonblock).open(path);
+    let file = opened.and_then(|file| {
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+        }
+    });
+    match file {
         Ok(file) => Ok((name, file)),
         Err(source) => Err(Error::Io { file: name, source }),
     }

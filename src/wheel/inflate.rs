@@ -50,6 +50,12 @@ pub(super) enum InflateError {
         /// How many bytes are left over.
         left: u64,
     },
+    /// Whoever was handed the bytes did not take all of them.
+    #[error("byte {at:#x}: reading was given up here")]
+    GivenUp {
+        /// Offset.
+        at: u64,
+    },
     /// The member has another size than the directory states.
     #[error("{found} bytes, expected {expected} as the zip directory states")]
     Size {
@@ -64,6 +70,14 @@ pub(super) enum InflateError {
 /// go to another thread without being copied.
 pub(super) type Consume<'a> = dyn FnMut(&mut Vec<u8>, usize) -> ControlFlow<()> + 'a;
 
+/// Proof that every byte of a member was handed on, and that there were as many as the directory states.
+///
+/// What is computed over a whole member, a CRC-32 or a digest, is compared with what is stated only where this is at
+/// hand: of a member that was read in part it would say damage where there is none.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Whole(());
+
 /// Reads members one after another with the same memory.
 pub(super) struct Inflater {
     input: Vec<u8>,
@@ -75,14 +89,29 @@ impl Inflater {
         Self { input: vec![0; INPUT], state: Decompress::new(false) }
     }
 
-    /// Hands on the bytes of a member in chunks, until the end or until `consume` has had enough.
+    /// Hands on all bytes of a member in chunks. A `consume` that stops before the end makes this fail.
+    pub(super) fn read_whole(
+        &mut self,
+        source: &dyn Source,
+        entry: &Entry,
+        output: &mut Vec<u8>,
+        consume: &mut Consume<'_>,
+    ) -> Result<Whole, InflateError> {
+        match self.read(source, entry, output, consume)? {
+            ControlFlow::Continue(whole) => Ok(whole),
+            ControlFlow::Break(at) => Err(InflateError::GivenUp { at }),
+        }
+    }
+
+    /// Hands on the bytes of a member in chunks, until the end or until `consume` has had enough; yields the offset at
+    /// which that was.
     pub(super) fn read(
         &mut self,
         source: &dyn Source,
         entry: &Entry,
         output: &mut Vec<u8>,
         consume: &mut Consume<'_>,
-    ) -> Result<(), InflateError> {
+    ) -> Result<ControlFlow<u64, Whole>, InflateError> {
         match entry.method {
             Method::Stored => read_stored(source, entry, output, consume),
             Method::Deflated => self.read_deflated(source, entry, output, consume),
@@ -95,7 +124,7 @@ impl Inflater {
         entry: &Entry,
         output: &mut Vec<u8>,
         consume: &mut Consume<'_>,
-    ) -> Result<(), InflateError> {
+    ) -> Result<ControlFlow<u64, Whole>, InflateError> {
         self.state.reset(false);
         let place = |state: &Decompress| entry.at.saturating_add(state.total_in());
         let mut input: &[u8] = &[];
@@ -123,7 +152,7 @@ impl Inflater {
             if (filled == output.len() || ended) && filled > 0 {
                 let chunk = std::mem::take(&mut filled);
                 if consume(output, chunk).is_break() {
-                    return Ok(());
+                    return Ok(ControlFlow::Break(place(&self.state)));
                 }
             }
             if ended {
@@ -133,7 +162,7 @@ impl Inflater {
                     () if total != entry.size => {
                         Err(InflateError::Size { found: total, expected: entry.size })
                     }
-                    () => Ok(()),
+                    () => Ok(ControlFlow::Continue(Whole(()))),
                 };
             }
             if taken == 0 && made == 0 {
@@ -153,7 +182,7 @@ fn read_stored(
     entry: &Entry,
     output: &mut Vec<u8>,
     consume: &mut Consume<'_>,
-) -> Result<(), InflateError> {
+) -> Result<ControlFlow<u64, Whole>, InflateError> {
     if entry.stored != entry.size {
         return Err(InflateError::Size { found: entry.stored, expected: entry.size });
     }
@@ -162,10 +191,10 @@ fn read_stored(
         let filled = fill(source, output, entry, done)?.len();
         done = done.saturating_add(filled as u64);
         if consume(output, filled).is_break() {
-            break;
+            return Ok(ControlFlow::Break(entry.at.saturating_add(done)));
         }
     }
-    Ok(())
+    Ok(ControlFlow::Continue(Whole(())))
 }
 
 /// Reads stored bytes of the member, from `done` on: as many as fit, never beyond its end.

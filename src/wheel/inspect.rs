@@ -11,7 +11,7 @@ use super::archive::{Archive, Entry, Source, plain_path};
 use super::class;
 use super::member::{self, Buffers, Outcome, Stated};
 use super::metadata::{METADATA_CAP, Metadata, wheel_tags};
-use super::record::{self, Digest, RECORD_CAP};
+use super::record::{self, Digest, LONGEST_LINE, RECORD_CAP};
 use super::{
     Compiler, CompilerTarget, Damage, DamageCode, Error, Facts, FatbinRow, GpuClass, Member, MemberKind,
     ProjectName, WheelFilename,
@@ -21,6 +21,13 @@ use crate::fatbin::{Finish, Format, GpuCode, Scan, Scanner};
 
 /// The most things that are said to be wrong with one file; of more, their number is said.
 const MOST_DAMAGE: usize = 100;
+
+/// The most characters of one of them.
+const LONGEST_DAMAGE: usize = 1000;
+
+/// How much the facts of all members may take in memory, in bytes, as [`weight`] estimates it. Those of the largest surveyed
+/// wheel take some 300 KB; a wheel of 20,000 loose cubins would take 10 MB.
+const FACTS_CAP: u64 = 16 << 20;
 
 /// From how many bytes on a member that outweighs the others is worked on by two threads.
 const SHARED_FLOOR: u64 = 32 << 20;
@@ -86,16 +93,24 @@ pub fn inspect_wheel_source(
 
     let total = archive.entries.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.size));
     let progress = Progress::new(total, options);
-    let (outcomes, sha256) =
+    let (outcomes, weight, sha256) =
         read_members(source, &archive.entries, &info.stated, options, &progress, total, buffers);
     let sha256 = sha256.map_err(io)?;
+    if weight > FACTS_CAP {
+        damage.push(Damage {
+            code: DamageCode::Damaged,
+            member: None,
+            text: format!("the facts of its members take {weight} bytes, expected at most {FACTS_CAP}"),
+        });
+    }
     progress.end();
 
     let mut facts = empty_facts(file, sha256, size);
     for (entry, outcome) in archive.entries.iter().zip(outcomes) {
         let Some(outcome) = outcome else { continue };
         damage.extend(outcome.damage);
-        if let Some(scan) = outcome.scan {
+        // Which of them fit depends on the order in which the threads got to them: so none is kept.
+        if let Some(scan) = outcome.scan.filter(|_| weight <= FACTS_CAP) {
             add_scan(&mut facts, &entry.path, entry.size, *scan);
         }
     }
@@ -214,7 +229,8 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// Reads all members, the large ones first, and hashes the file beside them. Outcomes are in the order of the entries.
+/// Reads all members, the large ones first, and hashes the file beside them. Outcomes are in the order of the entries; what
+/// was found of them weighs as much as is returned, and is dropped past [`FACTS_CAP`].
 fn read_members(
     source: &dyn Source,
     entries: &[Entry],
@@ -223,11 +239,12 @@ fn read_members(
     progress: &Progress<'_>,
     total: u64,
     buffers: Buffers,
-) -> (Vec<Option<Outcome>>, io::Result<Sha256>) {
+) -> (Vec<Option<Outcome>>, u64, io::Result<Sha256>) {
     let threads = options.thread_count();
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_by_key(|&index| std::cmp::Reverse(entries.get(index).map_or(0, |entry| entry.size)));
     let next = AtomicUsize::new(0);
+    let weighed = AtomicU64::new(0);
     let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(entries.iter().map(|_| None).collect());
     let none = Stated::default();
     let work = |mut buffers: Buffers| {
@@ -237,8 +254,14 @@ fn read_members(
             // It would be the last to end: the second core helps it.
             let shared =
                 threads > 1 && entry.size >= SHARED_FLOOR && entry.size > total.saturating_sub(entry.size);
-            let outcome =
+            let mut outcome =
                 member::read(source, entry, stated, &mut buffers, shared, &|count| progress.add(count));
+            if let Some(scan) = &outcome.scan {
+                let added = weight(&entry.path, scan);
+                if weighed.fetch_add(added, Ordering::Relaxed).saturating_add(added) > FACTS_CAP {
+                    outcome.scan = None;
+                }
+            }
             let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(slot) = outcomes.get_mut(index) {
                 *slot = Some(outcome);
@@ -260,7 +283,42 @@ fn read_members(
             hashing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     };
-    (outcomes.into_inner().unwrap_or_else(PoisonError::into_inner), sha256)
+    (outcomes.into_inner().unwrap_or_else(PoisonError::into_inner), weighed.into_inner(), sha256)
+}
+
+/// About how many bytes the facts of a member take in memory.
+fn weight(path: &str, scan: &Scan) -> u64 {
+    /// A string's place, and what the allocator adds to its bytes.
+    const STRING: usize = 40;
+    /// An image: in its row, and counted under its name.
+    const IMAGE: usize = 64;
+
+    let text = |text: &String| text.len().saturating_add(STRING);
+    let texts = |texts: &[String]| texts.iter().map(text).sum::<usize>();
+    let images = |count: usize| count.saturating_mul(IMAGE);
+    let rows = scan.rows.iter().map(|row| {
+        let section = row.section.as_ref().map_or(STRING, text);
+        [size_of::<FatbinRow>(), section, images(row.images.len())].iter().sum::<usize>()
+    });
+    let elf = match &scan.format {
+        Format::Elf(elf) => {
+            let soname = elf.soname.as_ref().map_or(0, text);
+            [texts(&elf.needed), texts(&elf.runpath), soname].iter().sum()
+        }
+        _ => 0,
+    };
+    let targets = scan.compiler.as_ref().map_or(0, |compiler| images(compiler.targets.len()));
+    let parts = [
+        size_of::<Member>(),
+        size_of::<Scan>(),
+        path.len(),
+        texts(&scan.dlopened),
+        images(scan.bare_cubins.len()),
+        rows.sum(),
+        elf,
+        targets,
+    ];
+    parts.iter().map(|part| *part as u64).sum()
 }
 
 fn hash_file(source: &dyn Source) -> io::Result<Sha256> {
@@ -475,14 +533,15 @@ fn read_record(
     damage: &mut Vec<Damage>,
 ) -> Vec<Stated> {
     let path = format!("{folder}/RECORD");
+    let unread = |text: String| Damage { code: DamageCode::HashMismatch, member: Some(path.clone()), text };
     let Ok(text) = std::str::from_utf8(bytes) else {
-        damage.push(Damage {
-            code: DamageCode::HashMismatch,
-            member: Some(path),
-            text: "it is not UTF-8".to_owned(),
-        });
+        damage.push(unread("it is not UTF-8".to_owned()));
         return Vec::new();
     };
+    if let Some(longest) = text.split('\n').map(str::len).max().filter(|length| *length > LONGEST_LINE) {
+        damage.push(unread(format!("a line of {longest} bytes, expected at most {LONGEST_LINE}")));
+        return Vec::new();
+    }
     let mut mismatch = |member: &str, text: String| {
         // Kept short here already: RECORD can have very many lines.
         if damage.len() <= MOST_DAMAGE.saturating_mul(2) {
@@ -631,8 +690,20 @@ fn finish_facts(facts: &mut Facts) {
     }
 }
 
-/// Bounds how much is said.
+/// Bounds how much is said: names of members and values of fields may have megabytes.
 fn shorten(mut damage: Vec<Damage>) -> Vec<Damage> {
+    let cut = |text: &mut String| {
+        if let Some((end, _)) = text.char_indices().nth(LONGEST_DAMAGE) {
+            text.truncate(end);
+            text.push('…');
+        }
+    };
+    for Damage { member, text, .. } in &mut damage {
+        cut(text);
+        if let Some(member) = member {
+            cut(member);
+        }
+    }
     if damage.len() > MOST_DAMAGE {
         let more = damage.len().saturating_sub(MOST_DAMAGE);
         let code = damage.iter().map(|damage| damage.code).min().unwrap_or(DamageCode::Damaged);

@@ -7,7 +7,7 @@ use flate2::Crc;
 use sha2::Digest as _;
 
 use super::archive::{Entry, Source};
-use super::inflate::{CHUNK, InflateError, Inflater};
+use super::inflate::{CHUNK, InflateError, Inflater, Whole};
 use super::record::Digest;
 use super::{Damage, DamageCode};
 use crate::fatbin::{Finish, Format, Reread, Scan, Scanner};
@@ -63,10 +63,11 @@ pub(super) fn read(
         read_alone(source, entry, pass, buffers, progress)
     };
     let damaged = |text| Damage { code: DamageCode::Damaged, member: Some(entry.path.clone()), text };
-    if let Err(error) = read {
-        return Outcome { scan: None, damage: vec![damaged(chain(&error))] };
-    }
-    let (finish, mut damage) = pass.finish(entry, stated);
+    let whole = match read {
+        Ok(whole) => whole,
+        Err(error) => return Outcome { scan: None, damage: vec![damaged(chain(&error))] },
+    };
+    let (finish, mut damage) = pass.finish(&whole, entry, stated);
     let scan = match finish {
         Finish::Done(scan) => Ok(scan),
         Finish::Reread(reread) => read_again(source, entry, reread, buffers),
@@ -102,13 +103,13 @@ pub(super) fn read_small(
     }
     let mut bytes = Vec::new();
     let mut crc = Crc::new();
-    let read = buffers.inflater.read(source, entry, &mut buffers.output, &mut |buffer, filled| {
+    let read = buffers.inflater.read_whole(source, entry, &mut buffers.output, &mut |buffer, filled| {
         let chunk = buffer.get(..filled).unwrap_or_default();
         crc.update(chunk);
         bytes.extend_from_slice(chunk);
         ControlFlow::Continue(())
     });
-    read.map_err(|error| damaged(chain(&error)))?;
+    let Whole { .. } = read.map_err(|error| damaged(chain(&error)))?;
     if crc.sum() != entry.crc32 {
         return Err(damaged(wrong_crc(crc.sum(), entry.crc32)));
     }
@@ -121,8 +122,8 @@ fn read_alone(
     mut pass: Pass,
     buffers: &mut Buffers,
     progress: &(dyn Fn(u64) + Sync),
-) -> (Result<(), InflateError>, Pass) {
-    let read = buffers.inflater.read(source, entry, &mut buffers.output, &mut |buffer, filled| {
+) -> (Result<Whole, InflateError>, Pass) {
+    let read = buffers.inflater.read_whole(source, entry, &mut buffers.output, &mut |buffer, filled| {
         pass.feed(buffer.get(..filled).unwrap_or_default());
         progress(filled as u64);
         ControlFlow::Continue(())
@@ -136,7 +137,7 @@ fn read_shared(
     mut pass: Pass,
     buffers: &mut Buffers,
     progress: &(dyn Fn(u64) + Sync),
-) -> (Result<(), InflateError>, Pass) {
+) -> (Result<Whole, InflateError>, Pass) {
     std::thread::scope(|scope| {
         let (full, to_scan) = mpsc::sync_channel::<(Vec<u8>, usize)>(BUFFERS);
         let (empty, to_fill) = mpsc::sync_channel::<Vec<u8>>(BUFFERS);
@@ -153,7 +154,8 @@ fn read_shared(
             }
             pass
         });
-        let read = buffers.inflater.read(source, entry, &mut buffers.output, &mut |buffer, filled| {
+        let read = buffers.inflater.read_whole(source, entry, &mut buffers.output, &mut |buffer, filled| {
+            // Either channel's other end goes before its time only where that thread panicked.
             let Ok(other) = to_fill.recv() else { return ControlFlow::Break(()) };
             let chunk = std::mem::replace(buffer, other);
             match full.send((chunk, filled)) {
@@ -175,9 +177,10 @@ fn read_again(
     mut reread: Reread,
     buffers: &mut Buffers,
 ) -> Result<Scan, InflateError> {
-    buffers.inflater.read(source, entry, &mut buffers.output, &mut |buffer, filled| {
-        reread.feed(buffer.get(..filled).unwrap_or_default())
-    })?;
+    let _as_far_as_it_asked =
+        buffers.inflater.read(source, entry, &mut buffers.output, &mut |buffer, filled| {
+            reread.feed(buffer.get(..filled).unwrap_or_default())
+        })?;
     Ok(reread.finish())
 }
 
@@ -256,7 +259,8 @@ impl Pass {
         self.scanner.feed(chunk);
     }
 
-    fn finish(self, entry: &Entry, stated: &Stated) -> (Finish, Vec<Damage>) {
+    /// Compares what was computed with what is stated.
+    fn finish(self, _whole: &Whole, entry: &Entry, stated: &Stated) -> (Finish, Vec<Damage>) {
         let mut damage = Vec::new();
         let member = || Some(entry.path.clone());
         if self.crc.sum() != entry.crc32 {

@@ -17,6 +17,16 @@ use std::borrow::Cow;
 /// some 200 KB.
 pub const METADATA_CAP: u64 = 4 << 20;
 
+/// The fields that are read.
+const READ: [&str; 5] = ["Name", "Version", "Requires-Python", "Requires-Dist", "Provides-Extra"];
+
+/// The most characters of a value that an error repeats.
+const LONGEST_ECHO: usize = 100;
+
+/// The most tags that are read of a WHEEL file; the most of a surveyed wheel are 22. Compressed tag sets stand for products:
+/// 255 bytes for up to 74,000 tags.
+const MOST_TAGS: usize = 10_000;
+
 /// The fields of core metadata that decide who may install a wheel, each as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata {
@@ -51,6 +61,16 @@ pub enum MetadataError {
         /// The first value.
         first: String,
     },
+    /// A field that is read has characters that no such field has.
+    #[error("line {line}: {field} has a control character: {found:?}")]
+    ControlCharacter {
+        /// Line, from 1.
+        line: usize,
+        /// The field's name.
+        field: &'static str,
+        /// The value, cut after some characters.
+        found: String,
+    },
     /// It is larger than what is read.
     #[error("{0} bytes, expected at most {METADATA_CAP}")]
     TooLarge(u64),
@@ -74,8 +94,8 @@ impl Metadata {
                 Some(first) if *first != value => Err(MetadataError::Contradiction {
                     line,
                     field,
-                    found: value.clone(),
-                    first: first.clone(),
+                    found: value.chars().take(LONGEST_ECHO).collect(),
+                    first: first.chars().take(LONGEST_ECHO).collect(),
                 }),
                 Some(_) => Ok(()),
                 None => {
@@ -83,7 +103,14 @@ impl Metadata {
                     Ok(())
                 }
             };
-            match field.to_ascii_lowercase().as_str() {
+            let field = field.to_ascii_lowercase();
+            if let Some(field) = READ.into_iter().find(|known| known.eq_ignore_ascii_case(&field))
+                && value.contains(|letter: char| letter.is_control() && letter != '\t')
+            {
+                let found = value.chars().take(LONGEST_ECHO).collect();
+                return Err(MetadataError::ControlCharacter { line, field, found });
+            }
+            match field.as_str() {
                 "name" => once(&mut name, "Name")?,
                 "version" => once(&mut version, "Version")?,
                 "requires-python" => once(&mut metadata.requires_python, "Requires-Python")?,
@@ -98,9 +125,9 @@ impl Metadata {
     }
 }
 
-/// The Tag lines of a WHEEL file, in lower case, compressed tag sets expanded.
+/// The Tag lines of a WHEEL file, in lower case, compressed tag sets expanded; at most [`MOST_TAGS`] of them.
 pub fn wheel_tags(bytes: &[u8]) -> Vec<String> {
-    /// A compressed tag set of so many bytes stands for few enough tags.
+    /// No tag is longer, for none fits into a file name then.
     const LONGEST: usize = 255;
 
     let text = decode(bytes.get(..bytes.len().min(1 << 20)).unwrap_or_default());
@@ -113,7 +140,9 @@ pub fn wheel_tags(bytes: &[u8]) -> Vec<String> {
         }
         for python in python.split('.') {
             for abi in abi.split('.') {
-                tags.extend(platform.split('.').map(|platform| format!("{python}-{abi}-{platform}")));
+                let room = MOST_TAGS.saturating_sub(tags.len());
+                let platforms = platform.split('.').take(room);
+                tags.extend(platforms.map(|platform| format!("{python}-{abi}-{platform}")));
             }
         }
     }
@@ -135,19 +164,22 @@ struct Field<'a> {
     value: String,
 }
 
+/// The lines of a text, which end in LF, CRLF or a lone CR: so Python's own parser has it, and so pip.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'))
+}
+
 /// Yields the header fields up to the first empty line, or the first line that is none (where Python's own parser sees
 /// the body begin, too).
 fn fields(text: &str) -> impl Iterator<Item = Field<'_>> {
-    let mut lines = text
-        .split('\n')
-        .map(|line| line.strip_suffix('\r').unwrap_or(line))
-        .enumerate()
-        .take_while(|(_, line)| !line.is_empty())
-        .peekable();
+    let mut lines = lines(text).enumerate().take_while(|(_, line)| !line.is_empty()).peekable();
     std::iter::from_fn(move || {
+        // Python's parser passes over lines without a name, with what continues them, and reads on.
+        let nameless = |line: &str| line.starts_with([':', ' ', '\t']) || line.starts_with("From ");
+        while lines.next_if(|(_, line)| nameless(line)).is_some() {}
         let (index, line) = lines.next()?;
         let (name, value) = line.split_once(':')?;
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             return None;
         }
         let mut value = value.trim().to_owned();
@@ -205,6 +237,41 @@ mod tests {
     fn a_line_that_is_no_field_begins_the_body() {
         let metadata = Metadata::parse(b"Name: a\nVersion: 1\nnonsense\nRequires-Dist: b\n").unwrap();
         assert_eq!(metadata.requires_dist, [""; 0]);
+    }
+
+    /// As `email.message_from_string` of Python 3.12 has it: a lone CR ends a line.
+    #[test]
+    fn a_carriage_return_ends_a_line() {
+        let metadata =
+            Metadata::parse(b"Name: a\nVersion: 1\nSummary: x\rRequires-Dist: b\r\rRequires-Dist: c\n");
+        assert_eq!(metadata.unwrap().requires_dist, ["b"]);
+        let metadata = Metadata::parse(b"Name: a\rVersion: 1\r\nRequires-Dist: b\n\r\nRequires-Dist: c\n");
+        assert_eq!(metadata.unwrap().requires_dist, ["b"]);
+    }
+
+    /// As `email.message_from_string` of Python 3.12 has it.
+    #[test]
+    fn lines_without_a_name_are_passed_over() {
+        for line in [": x", "From x", "From z: v", "From x\n cont"] {
+            let text = format!("Name: a\nVersion: 1\n{line}\nRequires-Dist: b\n");
+            assert_eq!(Metadata::parse(text.as_bytes()).unwrap().requires_dist, ["b"], "{line}");
+        }
+    }
+
+    #[test]
+    fn control_characters_are_refused_where_they_would_be_passed_on() {
+        let message = |text: &[u8]| Metadata::parse(text).unwrap_err().to_string();
+        insta::assert_snapshot!(message(b"Name: a\nVersion: 1\nRequires-Python: >=3\x1b[31m\n"), @r#"line 3: Requires-Python has a control character: ">=3\u{1b}[31m""#);
+        assert!(Metadata::parse(b"Name: a\nVersion: 1\nRequires-Dist: b\x00\n").is_err());
+        assert!(Metadata::parse("Name: a\nVersion: 1\nprovides-extra: \u{9b}\n".as_bytes()).is_err());
+        assert!(Metadata::parse(b"Name: a\nVersion: 1\nSummary: \x1b[31m\nRequires-Dist: b\t; x\n").is_ok());
+    }
+
+    #[test]
+    fn tags_that_stand_for_very_many_are_not_all_made() {
+        let set = ["a"; 42].join(".");
+        let line = format!("Tag: {set}-{set}-{set}\n");
+        assert_eq!(wheel_tags(line.repeat(4000).as_bytes()).len(), MOST_TAGS);
     }
 
     #[test]

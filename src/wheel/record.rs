@@ -11,6 +11,9 @@ use base64::Engine as _;
 /// The largest RECORD that is read, in bytes: more than twice what the most members that are taken need.
 pub(super) const RECORD_CAP: u64 = 24 << 20;
 
+/// The longest line of a RECORD, in bytes: twice what the longest name of a zip member takes, all of it quotes.
+pub(super) const LONGEST_LINE: usize = 256 << 10;
+
 /// What RECORD says of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line<'a> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jetwheel::policy::{DeviceProfile, Judgement, Policy, Verdict};
-use jetwheel::resolve::closure::{Abi, Wheel, closure_by};
+use jetwheel::resolve::closure::{Abi, Brief, Wheel, closure_by};
 use jetwheel::resolve::{Failure, KnownFile, Request, resolve_rows};
 use jetwheel::wheel::{Facts, ProjectName};
 
@@ -151,11 +151,7 @@ fn closure_time(catalogue: &BTreeMap<ProjectName, Vec<KnownFile>>, device: &Devi
     let wheels: Vec<Wheel> = catalogue
         .values()
         .flatten()
-        .map(|file| Wheel {
-            facts: Arc::clone(&file.facts),
-            judgement: file.judgement.clone(),
-            abi: file.abi.clone(),
-        })
+        .map(|file| Wheel { brief: Arc::new(Brief::of(&file.facts)), verdict: file.judgement.verdict })
         .collect();
     let start = Instant::now();
     let changed = closure_by(&wheels, device, policy).len();

@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::support::mirror::Mirror;
 use crate::support::{jetwheel, make_wheels};
 
 /// Every verb, with nothing that only some of them take.
@@ -211,4 +212,60 @@ fn a_reader_who_has_seen_enough_is_no_error() {
     let script = format!("{} devices | true; exit ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_jetwheel"));
     let output = Command::new("bash").args(["-c", &script]).current_dir(site.folder.path()).output().unwrap();
     assert_ends(&output, 0, &[]);
+}
+
+/// What a wheel, its name or a folder says may not move the cursor, change colours, or look like a line of ours.
+#[test]
+fn what_comes_from_outside_cannot_paint_the_terminal() {
+    let site = Site::new();
+    let folder = site.folder.path().join("in");
+    fs_err::create_dir(&folder).unwrap();
+    let evil = "\u{1b}]0;title\u{7}\u{1b}[31m\u{9b}2J\u{202e}\r";
+    make_wheels(
+        &json!([
+            {"filename": "path-1.0-py3-none-any.whl", "files": {format!("path/{evil}\nx.py"): ""}},
+            {"filename": "python-1.0-py3-none-any.whl", "requires_python": format!(">=3{evil}")},
+            {"filename": "name-1.0-py3-none-any.whl", "name": evil},
+            {"filename": "extra-1.0-py3-none-any.whl", "provides_extra": [evil], "requires_dist": [evil]},
+        ]),
+        &folder,
+    );
+    fs_err::write(folder.join(format!("{evil}\nadded 1 fake.whl")), "").unwrap();
+    let folder = folder.to_str().unwrap();
+    let harmful = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
+    for arguments in [
+        &["add", folder][..],
+        &["add", folder, "--format", "json"],
+        &["inspect", folder, "--device", "orin-jp6.2"],
+        &["inspect", folder, "--format", "json"],
+        &["explain", evil, "--device", "orin-jp6.2"],
+        &["devices", evil],
+        &["add", &format!("{folder}/{evil}")],
+    ] {
+        let output = site.run(arguments);
+        assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+        for text in [out(&output), err(&output)] {
+            assert!(!text.contains(harmful), "{arguments:?}: {text:?}");
+            assert!(!text.lines().any(|line| line.starts_with("added 1 fake")), "{arguments:?}: {text:?}");
+        }
+    }
+}
+
+/// The server runs what is asked for beside it, with names of files as they are.
+#[test]
+fn a_command_beside_a_server_runs_there_whatever_its_files_are_called() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let site = Site::new();
+    let odd = site.folder.path().join(std::ffi::OsStr::from_bytes(b"nu\xff\nll"));
+    fs_err::create_dir(&odd).unwrap();
+    fs_err::rename(site.path(WHEEL), odd.join(WHEEL)).unwrap();
+    let mirror = Mirror::serving(&site.data());
+    let output = jetwheel(&site.data()).arg("add").arg(odd.join(WHEEL)).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).contains("1 added, 0 known"), "{}", out(&output));
+    let output = jetwheel(&site.data()).args(["add", WHEEL]).current_dir(&odd).output().unwrap();
+    assert!(out(&output).contains("0 added, 1 known"), "{}{}", out(&output), err(&output));
+    let page = crate::support::http::get(&mirror.url(""), "/orin-jp6.2/simple/demo/", &[]);
+    assert!(page.text().contains(WHEEL), "{page:?}");
 }

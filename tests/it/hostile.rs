@@ -66,6 +66,41 @@ fn a_line_of_the_log_cannot_be_forged() {
     assert!(!log.contains("hidden"), "a query may hold a secret: {log}");
 }
 
+/// RFC 9112, section 3.2.
+#[test]
+fn a_request_without_one_host_is_malformed() {
+    let dir = stocked();
+    let mirror = Mirror::serving(&dir.path().join("data"));
+    for (head, status) in [
+        ("GET /healthz HTTP/1.1\r\n", "400"),
+        ("GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n", "400"),
+        ("GET /healthz HTTP/1.1\r\nHost: a\r\n", "200"),
+        ("GET /healthz HTTP/1.0\r\n", "200"),
+    ] {
+        let request = format!("{head}Connection: close\r\n\r\n");
+        let answer = exchange(&mirror.url(""), request.as_bytes()).unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
+    }
+}
+
+/// What an HTTP/2 client asks for and does not read stays in memory: so it may not ask for much at once (RFC 9113, 6.5.2).
+#[test]
+fn an_http_2_client_is_given_few_streams() {
+    let dir = stocked();
+    let mirror = Mirror::serving(&dir.path().join("data"));
+    let mut stream = TcpStream::connect(mirror.url("").trim_start_matches("http://")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(head[3], 4, "the first frame is SETTINGS");
+    let mut settings = vec![0; usize::from(head[2])];
+    stream.read_exact(&mut settings).unwrap();
+    let streams = settings.chunks(6).find(|setting| setting[..2] == [0, 3]).unwrap();
+    assert!(u32::from_be_bytes(streams[2..].try_into().unwrap()) <= 8, "{streams:?}");
+}
+
 /// Numbers from a seed, so that a failure can be repeated (the constants are those of Numerical Recipes).
 struct Numbers(u64);
 

@@ -9,6 +9,7 @@ mod support;
 
 mod cli;
 mod detect;
+mod device;
 mod fatbin;
 mod files_api;
 mod hostile;
@@ -16,6 +17,8 @@ mod pip_uv;
 mod policy;
 mod policy_files;
 mod resolve;
+mod resolve_http;
+mod resolve_real;
 mod simple_api;
 mod store;
 mod sync;

@@ -4,5 +4,6 @@ mod catalogue;
 mod choice;
 mod device_cases;
 mod explanations;
+mod hostile;
 mod scenarios;
 mod universes;

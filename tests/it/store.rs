@@ -444,7 +444,8 @@ fn add_takes_wheels_and_says_what_it_refuses() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
 
     let (code, json) = run_json(jetwheel(&data).arg("add").arg(&input));
-    assert_eq!(code, Some(1));
+    // One of them could not be read at all.
+    assert_eq!(code, Some(3));
     let files = |list: &str| -> Vec<String> {
         json[list]
             .as_array()
@@ -459,7 +460,17 @@ fn add_takes_wheels_and_says_what_it_refuses() {
     found.sort();
     assert_eq!(found, added);
     assert_eq!(files("refused"), ["cut-1.0-py3-none-any.whl", "nonsense.whl", "other-1.0-py3-none-any.whl"]);
-    assert!(json["refused"].as_array().unwrap().iter().all(|refused| refused["reason"] != ""));
+    let refused = json["refused"].as_array().unwrap();
+    assert!(refused.iter().all(|refused| refused["reason"] != ""));
+    assert!(
+        refused.iter().all(|one| (one["unreadable"] == true) == (one["file"] == "cut-1.0-py3-none-any.whl"))
+    );
+    for (file, wanted) in
+        [("cut-1.0-py3-none-any.whl", 3), ("other-1.0-py3-none-any.whl", 1), ("nonsense.whl", 1)]
+    {
+        let output = jetwheel(&data).arg("add").arg(input.join(file)).output().unwrap();
+        assert_eq!(output.status.code(), Some(wanted), "{file}");
+    }
     let taken = json["added"].as_array().unwrap().iter().find(|taken| taken["file"] == *added[0]).unwrap();
     assert_eq!((&taken["sha256"], &taken["gpu"]), (&sha256sum(&first).into(), &"kernels".into()));
 

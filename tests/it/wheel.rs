@@ -264,31 +264,44 @@ fn a_large_member_is_read_by_two_threads() {
     assert_eq!(facts.damage.len(), 1);
 }
 
-/// Python's `zipfile` writes the forms.
+/// Python's `zipfile` writes the forms: stored or deflated, sizes in a zip64 field that the directory lacks, and sizes
+/// behind the data, as in a wheel that was written to a pipe. The sizes lie about those of buffers, and the largest is
+/// read by two threads.
 #[test]
-fn zip64_and_data_descriptors_are_read() {
-    let dir = tempfile::tempdir().unwrap();
-    make_wheels(&serde_json::json!([{ "filename": FILE, "files": { "demo/a.py": "x = 1\n" } }]), dir.path());
+fn all_forms_of_zip_are_read() {
     let script = "\
-import sys, zipfile
+import base64, hashlib, random, sys, zipfile
 class Pipe:
     def __init__(self, f): self.f = f
     def write(self, b): return self.f.write(b)
     def flush(self): self.f.flush()
-source = zipfile.ZipFile(sys.argv[1])
-for form in 'zip64', 'descriptor', 'stored':
-    with open(sys.argv[2] + '/' + form, 'wb') as f:
-        out = zipfile.ZipFile(Pipe(f) if form == 'descriptor' else f, 'w', zipfile.ZIP_STORED if form == 'stored' else zipfile.ZIP_DEFLATED)
-        for i in source.infolist():
-            with out.open(i.filename, 'w', force_zip64=form == 'zip64') as m: m.write(source.read(i))
-        out.close()
+for form in sys.argv[2:]:
+    method, zip64, pipe, size = (int(x) for x in form.split('-'))
+    members = {'demo/data.bin': random.Random(size).randbytes(min(size, 1 << 20)) * max(1, size >> 20),
+        'demo-1.0.dist-info/METADATA': b'Metadata-Version: 2.1\\nName: demo\\nVersion: 1.0\\n',
+        'demo-1.0.dist-info/WHEEL': b'Wheel-Version: 1.0\\nTag: py3-none-any\\n'}
+    record = ''.join('%s,sha256=%s,%d\\n' % (name, base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip('='), len(data))
+        for name, data in members.items())
+    members['demo-1.0.dist-info/RECORD'] = (record + 'demo-1.0.dist-info/RECORD,,\\n').encode()
+    with open(sys.argv[1] + '/' + form, 'wb') as f, zipfile.ZipFile(Pipe(f) if pipe else f, 'w', method, compresslevel=1) as out:
+        for name, data in members.items():
+            with out.open(name, 'w', force_zip64=bool(zip64)) as m: m.write(data)
 ";
-    let wheel = dir.path().join(FILE);
-    let status = Command::new("python3").args(["-c", script]).arg(&wheel).arg(dir.path()).status().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut forms = Vec::new();
+    for (method, zip64, pipe) in
+        [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (8, 0, 0), (8, 0, 1), (8, 1, 0), (8, 1, 1)]
+    {
+        for size in [0, 1, 1000, (128 << 10) - 1, 128 << 10, (128 << 10) + 1] {
+            forms.push(format!("{method}-{zip64}-{pipe}-{size}"));
+        }
+    }
+    forms.extend(["0-1-0", "0-1-1", "8-0-1"].map(|form| format!("{form}-{}", 33 << 20)));
+    let status = Command::new("python3").args(["-c", script]).arg(dir.path()).args(&forms).status().unwrap();
     assert!(status.success());
-    for form in ["zip64", "descriptor", "stored"] {
-        let path = dir.path().join(form);
-        let inspection = wheel::inspect_wheel_as(FILE, &path, &InspectOptions::default()).unwrap();
+    let options = InspectOptions { threads: std::num::NonZeroUsize::new(2), ..InspectOptions::default() };
+    for form in forms {
+        let inspection = wheel::inspect_wheel_as(FILE, &dir.path().join(&form), &options).unwrap();
         assert_eq!(inspection.facts.damage, [], "{form}");
         assert_eq!(inspection.facts.version.as_deref(), Some("1.0"), "{form}");
     }
@@ -452,6 +465,34 @@ fn bombs_are_not_inflated() {
 }
 
 #[test]
+fn lists_that_are_long_beyond_use_are_not_kept() {
+    let mut long = members(&[]);
+    edit(&mut long, "RECORD", |member| {
+        member.data.extend(format!("\"{}\",sha256=x,1\n", "a".repeat(20 << 20)).bytes());
+    });
+    insta::assert_snapshot!(damage_of(FILE, &long), @"hash-mismatch demo-1.0.dist-info/RECORD a line of 20971533 bytes, expected at most 262144");
+
+    // 4,000 libraries that need 500 others each.
+    let dir = tempfile::tempdir().unwrap();
+    let needed: Vec<String> = (0..500).map(|number| format!("lib{number}.so")).collect();
+    let library =
+        serde_json::json!({ "filename": FILE, "elfs": [{ "path": "demo/a.so", "needed": needed }] });
+    make_wheels(&library, dir.path());
+    let script = "\
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], 'a', zipfile.ZIP_DEFLATED, compresslevel=1) as out:
+    data = out.read('demo/a.so')
+    for i in range(4000): out.writestr('demo/%d.so' % i, data)
+";
+    let wheel = dir.path().join(FILE);
+    assert!(Command::new("python3").args(["-c", script]).arg(&wheel).status().unwrap().success());
+    let facts = wheel::inspect_wheel(&wheel, &InspectOptions::default()).unwrap().facts;
+    assert_eq!(facts.members, []);
+    let said = |damage: &wheel::Damage| damage.text.starts_with("the facts of its members take ");
+    assert!(facts.damage.iter().any(said), "{:?}", facts.damage.last());
+}
+
+#[test]
 fn wheels_without_their_metadata_are_damage() {
     let bare = [raw("demo/__init__.py", "x = 1\n")];
     insta::assert_snapshot!(damage_of(FILE, &bare), @"damaged - no demo-1.0.dist-info folder, expected one");
@@ -506,6 +547,14 @@ fn the_command_shows_files_and_its_exit_code_says_whether_all_is_well() {
     assert!(
         out.contains("kernel.cubin") && err.contains("cut-1.0-py3-none-any.whl") && err.contains("absent.so")
     );
+
+    // What would never open or never end is an error at once; so is what lies beside good files and cannot be read.
+    assert!(Command::new("mkfifo").arg(dir.path().join("pipe.whl")).status().unwrap().success());
+    for odd in ["pipe.whl", "/dev/zero", "/dev/null"] {
+        let (code, _, err) = run(&[odd]);
+        assert_eq!(code, 3);
+        assert!(err.contains("not a regular file"), "{err}");
+    }
 
     let (code, _, err) = run(&["wheels", "--device", "no-such-device"]);
     assert_eq!(code, 2);

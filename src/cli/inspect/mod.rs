@@ -3,7 +3,7 @@
 mod answer;
 mod text;
 
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use self::answer::{AllAnswers, DeviceVerdict, FileAnswer, Unread};
 use self::text::{describe, in_units};
+use super::console::one_line;
 use super::{Answer, Context, Format, devices};
 use crate::policy::{Policy, Verdict, judge};
 use crate::wheel::{self, Facts, InspectOptions};
@@ -46,9 +47,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     let mut paths = Vec::new();
     let mut answers = AllAnswers::default();
     for path in &arguments.paths {
-        if let Err(error) = collect(&context.path(path), &mut paths) {
-            answers.errors.push(Unread { file: path.display().to_string(), error: format!("{error:#}") });
-        }
+        collect(&context.path(path), &mut paths, &mut answers.errors);
     }
     if paths.is_empty() && answers.errors.is_empty() {
         context.console.say("no wheels and no files with GPU code there")?;
@@ -85,12 +84,12 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     }
     context.console.flush()?;
     for unread in &answers.errors {
-        context.console.say(format_args!("error: {}", unread.error))?;
+        context.console.say(format_args!("error: {}", one_line(&unread.error)))?;
     }
     match answers.errors.len() {
         0 if no => Ok(Answer::No),
         0 => Ok(Answer::Yes),
-        count => anyhow::bail!("{count} of {} could not be read", paths.len().max(count)),
+        count => anyhow::bail!("{count} could not be read"),
     }
 }
 
@@ -102,29 +101,44 @@ fn is_listed(policy: &Policy, facts: &Facts, verdict: Verdict) -> bool {
     }
 }
 
-/// Adds a file, or the files below a folder that are worth a look, in order of their names.
-fn collect(path: &Path, paths: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+/// Adds a file, or the files below a folder that are worth a look, in order of their names. What below a folder cannot be
+/// read is an error of its own.
+fn collect(path: &Path, paths: &mut Vec<PathBuf>, errors: &mut Vec<Unread>) {
     if !path.is_dir() {
         // A missing file is told of when it is opened.
         paths.push(path.to_owned());
-        return Ok(());
+        return;
     }
     let mut folders = vec![path.to_owned()];
     let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
-        for entry in fs_err::read_dir(&folder)? {
-            let entry = entry?;
-            let kind = entry.file_type().with_context(|| entry.path().display().to_string())?;
-            if kind.is_dir() {
-                folders.push(entry.path());
-            } else if kind.is_file() && is_worth_a_look(&entry.path())? {
-                found.push(entry.path());
+        let entries = fs_err::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut unread = |path: &Path, error: &io::Error| {
+            errors.push(Unread { file: path.display().to_string(), error: error.to_string() });
+        };
+        let entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => {
+                unread(&folder, &error);
+                continue;
+            }
+        };
+        for entry in entries {
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(path),
+                Ok(kind) if kind.is_file() => match is_worth_a_look(&path) {
+                    Ok(true) => found.push(path),
+                    Ok(false) => {}
+                    Err(error) => unread(&path, &error),
+                },
+                Ok(_) => {}
+                Err(error) => unread(&path, &error),
             }
         }
     }
     found.sort();
     paths.append(&mut found);
-    Ok(())
 }
 
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {
@@ -132,7 +146,7 @@ fn has_extension(path: &Path, extensions: &[&str]) -> bool {
 }
 
 /// Whether a file in a folder is a wheel, or begins like an ELF file, a fatbinary or an archive.
-fn is_worth_a_look(path: &Path) -> anyhow::Result<bool> {
+fn is_worth_a_look(path: &Path) -> io::Result<bool> {
     const BEGINNINGS: [&[u8]; 3] = [b"\x7fELF", b"\x50\xed\x55\xba", b"!<arch>\n"];
 
     if has_extension(path, &["whl", "cubin", "fatbin", "ptx"]) {
@@ -148,8 +162,9 @@ fn inspect(path: &Path, context: &mut Context) -> anyhow::Result<Facts> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let bar = if context.console.interactive {
         let style = "{msg:40!} {bar:20} {bytes:>10} of {total_bytes:10} {eta:>4}";
-        let bar =
-            ProgressBar::no_length().with_message(name).with_style(ProgressStyle::with_template(style)?);
+        let bar = ProgressBar::no_length()
+            .with_message(one_line(&name).into_owned())
+            .with_style(ProgressStyle::with_template(style)?);
         bar.enable_steady_tick(Duration::from_millis(200));
         Some(bar)
     } else {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::super::console::one_line;
 use super::answer::DeviceVerdict;
 use crate::policy::Judgement;
 use crate::wheel::{Facts, Member, MemberKind};
@@ -137,6 +138,8 @@ impl Paragraph<'_> {
     const BODY: &'static str = "      ";
 
     fn put(&mut self, title: &str, text: &str) {
+        // A path inside a wheel may hold anything.
+        let title = &*one_line(title);
         let mut line = Self::TITLE.to_owned();
         let mut begun = false;
         if !title.is_empty() {

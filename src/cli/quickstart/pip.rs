@@ -84,7 +84,8 @@ impl Environment {
             return first_file(into.path());
         }
         let text = String::from_utf8_lossy(&output.stderr);
-        if text.contains("No matching distribution") {
+        // pip says the same of an index that it cannot reach.
+        if text.contains("No matching distribution") && !text.contains("onnection") {
             return Ok(None);
         }
         bail!("pip download {project} from {index}: {}", text.trim())

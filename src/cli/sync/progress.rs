@@ -9,6 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::text::size;
 use crate::cli::Console;
+use crate::cli::console::one_line;
 use crate::sync::Progress;
 
 /// Shows what happens until all is done.
@@ -23,7 +24,7 @@ fn lines(events: &Receiver<Progress>, console: &mut Console) -> io::Result<()> {
                 console.say(format_args!("fetching {file} ({})", size(bytes)))?;
             }
             Progress::Begins { file, size: None } => console.say(format_args!("fetching {file}"))?,
-            Progress::Ends { file, outcome } => console.say(format_args!("{file}: {outcome}"))?,
+            Progress::Ends { file, outcome } => console.say(one_line(&format!("{file}: {outcome}")))?,
             Progress::Project { .. } | Progress::Reached { .. } | Progress::Inspecting { .. } => {}
         }
         console.flush()?;
@@ -65,7 +66,7 @@ fn bars(events: &Receiver<Progress>) -> io::Result<()> {
                 if let Some(bar) = open.remove(&file) {
                     bar.finish_and_clear();
                 }
-                all.println(format!("{file}: {outcome}"))?;
+                all.println(one_line(&format!("{file}: {outcome}")))?;
             }
         }
     }

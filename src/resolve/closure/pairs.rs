@@ -14,7 +14,7 @@ pub(super) fn judge(shelf: &Shelf<'_, '_>, entry: &Entry<'_>) -> Option<Reason> 
     let mut there: Vec<_> = shelf.listed(&need.project)?.collect();
     there.sort_by(|left, right| right.version.cmp(&left.version));
     let mut versions: Vec<String> =
-        there.iter().filter_map(|other| other.wheel.facts.version.clone()).collect();
+        there.iter().filter_map(|other| other.wheel.brief.facts.version.clone()).collect();
     versions.dedup();
     let has = match versions.as_slice() {
         [] => "it has none".to_owned(),
@@ -62,12 +62,12 @@ fn is_pin(need: &Need) -> bool {
 
 /// Refuses a wheel whose C++ ABI is that of none of the builds that it can be installed with.
 pub(super) fn judge_abi(shelf: &Shelf<'_, '_>, entry: &Entry<'_>) -> Option<Reason> {
-    let own = entry.wheel.abi.cxx11?;
+    let own = entry.wheel.brief.abi.cxx11?;
     let name = |cxx11: bool| if cxx11 { "C++11" } else { "old" };
     entry.needs.iter().filter(|need| (shelf.rules.requires_gpu)(&need.project)).find_map(|need| {
         let mut partners = shelf.listed(&need.project)?.filter(|other| other.satisfies(need)).peekable();
         partners.peek()?;
-        let other = partners.try_fold(own, |_, other| match other.wheel.abi.cxx11 {
+        let other = partners.try_fold(own, |_, other| match other.wheel.brief.abi.cxx11 {
             Some(cxx11) if cxx11 != own => Some(cxx11),
             _ => None,
         })?;

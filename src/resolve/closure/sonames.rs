@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Shelf, Wheel};
+use super::{Brief, Shelf};
 use crate::policy::{Code, DeviceProfile, Reason};
 use crate::wheel::ProjectName;
 
@@ -48,43 +48,37 @@ struct Brought {
 }
 
 /// The sonames that a wheel needs and does not have, nor the system.
-pub(super) fn open(wheel: &Wheel, device: &DeviceProfile) -> BTreeSet<String> {
-    let facts = &wheel.facts;
-    let linked = facts.members.iter().flat_map(|member| &member.needed);
-    let mut open: BTreeSet<String> = linked.filter(|soname| is_open(soname, device)).cloned().collect();
+pub(super) fn open(brief: &Brief, device: &DeviceProfile) -> BTreeSet<String> {
+    // The CUDA libraries of a server are not in its profile, so there they prove nothing.
+    let knows_cuda = device.sonames.iter().any(|known| known.starts_with("libcudart.so."));
+    let counts = |soname: &&str| (knows_cuda || !is_cuda(soname)) && !device.sonames.contains(*soname);
+    let linked = brief.linked.iter().map(|(soname, _)| soname.as_str());
+    let mut open: BTreeSet<String> = linked.filter(counts).map(ToOwned::to_owned).collect();
     // A name that is opened may be one of several that are tried: it counts if no version of the library is there.
-    let opened = facts.needed_dlopen.iter().filter(|soname| is_open(soname, device));
-    open.extend(
-        opened.filter(|soname| !device.sonames.iter().any(|other| stem(other) == stem(soname))).cloned(),
-    );
-    for soname in brought_by(wheel) {
+    let opened = brief.opened.iter().map(String::as_str).filter(counts);
+    let is_there = |soname: &str| device.sonames.iter().any(|other| stem(other) == stem(soname));
+    open.extend(opened.filter(|soname| !is_there(soname)).map(ToOwned::to_owned));
+    for soname in &brief.brought {
         open.remove(soname);
     }
     open
 }
 
-fn is_open(soname: &str, device: &DeviceProfile) -> bool {
+/// Whether a library is one whose absence is judged.
+pub(super) fn is_checked(soname: &str) -> bool {
     let Some(stem) = stem(soname) else { return false };
-    let is_checked = CHECKED.iter().any(|pattern| match pattern.strip_suffix('*') {
+    CHECKED.iter().any(|pattern| match pattern.strip_suffix('*') {
         Some(start) => stem.starts_with(start),
         None => stem == *pattern,
-    });
-    // The CUDA libraries of a server are not in its profile, so there they prove nothing.
-    let is_cuda = !stem.starts_with("torch") && !stem.starts_with("c10");
-    let knows_cuda = device.sonames.iter().any(|known| known.starts_with("libcudart.so."));
-    is_checked && (knows_cuda || !is_cuda) && !device.sonames.contains(soname)
+    })
+}
+
+fn is_cuda(soname: &str) -> bool {
+    stem(soname).is_some_and(|stem| !stem.starts_with("torch") && !stem.starts_with("c10"))
 }
 
 fn stem(soname: &str) -> Option<&str> {
     soname.strip_prefix("lib")?.split_once(".so").map(|(stem, _)| stem)
-}
-
-/// Sonames and file names of the libraries in a wheel.
-fn brought_by(wheel: &Wheel) -> impl Iterator<Item = &str> {
-    wheel.facts.members.iter().flat_map(|member| {
-        let file = member.path.rsplit('/').next();
-        file.into_iter().chain(member.soname.as_deref())
-    })
 }
 
 /// Refuses a wheel that links a library which nothing brings.
@@ -93,7 +87,7 @@ pub(super) fn judge(shelf: &Shelf<'_, '_>, at: usize) -> Option<Reason> {
         return None;
     }
     let entry = &shelf.entries[at];
-    let mut missing = open(entry.wheel, shelf.device);
+    let mut missing = open(&entry.wheel.brief, shelf.device);
     for need in &entry.needs {
         let brought = reached(shelf, &need.project);
         // An extra may bring what the project alone does not: what it adds is not followed.
@@ -106,11 +100,11 @@ pub(super) fn judge(shelf: &Shelf<'_, '_>, at: usize) -> Option<Reason> {
         }
     }
     let first = missing.first()?;
-    let member = entry.wheel.facts.members.iter().find(|member| member.needed.contains(first));
+    let member = entry.wheel.brief.linked.iter().find(|(soname, _)| soname == first);
     let names: Vec<String> = missing.iter().cloned().collect();
     Some(Reason {
         code: Code::SonameMissing,
-        member: member.map(|member| member.path.clone()),
+        member: member.map(|(_, member)| member.clone()),
         found: Vec::new(),
         text: format!(
             "links {}, which neither the wheel, nor what it requires, nor {} brings",
@@ -136,7 +130,7 @@ fn reached(shelf: &Shelf<'_, '_>, project: &ProjectName) -> Arc<Brought> {
             continue;
         };
         for entry in listed {
-            brought.sonames.extend(brought_by(entry.wheel).map(ToOwned::to_owned));
+            brought.sonames.extend(entry.wheel.brief.brought.iter().cloned());
             for need in &entry.needs {
                 brought.unknown |= !need.requirement.extras.is_empty();
                 if let Some((known, _)) = shelf.by_project.get_key_value(&need.project) {
@@ -162,7 +156,7 @@ pub(super) fn remedy(shelf: &Shelf<'_, '_>, reason: &Reason) -> String {
             .entries
             .iter()
             .filter(|entry| entry.listed)
-            .find(|entry| brought_by(entry.wheel).any(|brought| brought == soname));
+            .find(|entry| entry.wheel.brief.brought.contains(soname));
         match found.and_then(|entry| entry.project) {
             Some(project) => {
                 providers.insert(project.to_string());

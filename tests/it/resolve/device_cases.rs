@@ -5,8 +5,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use jetwheel::policy::{Code, Judgement, NoteCode, Verdict, judge};
-use jetwheel::resolve::closure::{Abi, Wheel, closure_by};
+use jetwheel::resolve::closure::{Abi, Brief, Wheel, closure_by};
 use jetwheel::resolve::{KnownFile, Request, request_conflicts, resolve_rows};
+use jetwheel::wheel::Facts;
 use serde_json::{Value, json};
 
 use super::catalogue::requirements;
@@ -65,12 +66,12 @@ fn check(case: &Value) {
     let rows = case["candidates"].as_array().unwrap();
     let key = |row: &Value| row["key"].as_str().or(row["filename"].as_str()).unwrap().to_owned();
     let mut keys: Vec<String> = rows.iter().map(key).collect();
-    let mut wheels: Vec<Wheel> = rows
+    let mut judged: Vec<(Arc<Facts>, Judgement, Abi)> = rows
         .iter()
         .map(|row| {
             let facts = candidate(row);
             let judgement = judge(&facts, device, &policy);
-            Wheel { facts: Arc::new(facts), judgement, abi: abi(&row["facts"]) }
+            (Arc::new(facts), judgement, abi(&row["facts"]))
         })
         .collect();
     for row in case["installed"].as_array().unwrap() {
@@ -79,21 +80,28 @@ fn check(case: &Value) {
         let file = format!("{name}-{version}-cp{python}-cp{python}-linux_aarch64.whl");
         let facts = candidate(&json!({"filename": file, "facts": {}}));
         let judgement = Judgement { verdict: Verdict::Admit, reasons: Vec::new(), notes: Vec::new() };
-        wheels.push(Wheel { facts: Arc::new(facts), judgement, abi: abi(row) });
+        judged.push((Arc::new(facts), judgement, abi(row)));
         keys.push("installed".to_owned());
     }
-    for (at, judgement) in closure_by(&wheels, device, &policy) {
-        wheels[at].judgement = judgement;
+    let wheels: Vec<Wheel> = judged
+        .iter()
+        .map(|(facts, judgement, abi)| Wheel {
+            brief: Arc::new(Brief::of(facts).with_abi(abi.clone())),
+            verdict: judgement.verdict,
+        })
+        .collect();
+    for (at, change) in closure_by(&wheels, device, &policy) {
+        change.apply(&mut judged[at].1);
     }
 
-    let mut files: Vec<KnownFile> = wheels
-        .iter()
-        .map(|wheel| KnownFile {
-            facts: Arc::clone(&wheel.facts),
-            listed: policy.lists(wheel.facts.project.as_ref().unwrap(), wheel.judgement.verdict),
-            judgement: wheel.judgement.clone(),
+    let mut files: Vec<KnownFile> = judged
+        .into_iter()
+        .map(|(facts, judgement, abi)| KnownFile {
+            listed: policy.lists(facts.project.as_ref().unwrap(), judgement.verdict),
+            facts,
+            judgement,
             held: true,
-            abi: wheel.abi.clone(),
+            abi,
             yanked: None,
             upstream: "case".to_owned(),
             upload_time: None,

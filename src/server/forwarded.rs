@@ -1,0 +1,106 @@
+//! Under which URL a client reached the mirror.
+
+use http::header::{self, HeaderName};
+use http::request::Parts;
+
+/// The longest host or prefix that is taken, in bytes: a name of the DNS has 253, and a port.
+const LONGEST: usize = 260;
+
+/// Scheme, host and path before the mirror's own, without a slash at the end; none if a header holds what no URL could.
+///
+/// `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Prefix` count, the first value of each. Anybody can send them, so
+/// this is only for answers that nobody else gets: those that are never cached.
+pub(super) fn base_url(parts: &Parts) -> Option<String> {
+    let first = |name: HeaderName| {
+        let value = parts.headers.get(name)?.to_str().ok()?;
+        value.split(',').next().map(|value| value.trim().to_owned())
+    };
+    let forwarded =
+        |name: &'static str| first(HeaderName::from_static(name)).filter(|value| !value.is_empty());
+    let scheme = match forwarded("x-forwarded-proto").as_deref() {
+        Some("https") => "https",
+        None | Some("http") => "http",
+        Some(_) => return None,
+    };
+    let host = forwarded("x-forwarded-host")
+        .or_else(|| first(header::HOST))
+        .or_else(|| parts.uri.authority().map(ToString::to_string))?;
+    let prefix = forwarded("x-forwarded-prefix").unwrap_or_default();
+    let prefix = prefix.trim_end_matches('/');
+    (is_host(&host) && is_prefix(prefix)).then(|| format!("{scheme}://{host}{prefix}"))
+}
+
+/// Whether a text is a host with or without a port: a name, an IPv4 address, or an IPv6 address in brackets.
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    };
+    let is_address = |host: &str| {
+        let inside = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        inside.is_some_and(|inside| inside.parse::<std::net::Ipv6Addr>().is_ok())
+    };
+    text.len() <= LONGEST
+        && (is_name(host) || is_address(host))
+        && port.is_none_or(|port| !port.is_empty() && port.parse::<u16>().is_ok())
+}
+
+/// Whether a text is empty or a path of plain segments.
+fn is_prefix(text: &str) -> bool {
+    let is_segment = |segment: &str| {
+        !["", ".", ".."].contains(&segment)
+            && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+    };
+    text.is_empty()
+        || (text.len() <= LONGEST
+            && text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base(headers: &[(&str, &str)]) -> Option<String> {
+        let request = headers
+            .iter()
+            .fold(http::Request::builder(), |builder, (name, value)| builder.header(*name, *value));
+        base_url(&request.body(()).unwrap().into_parts().0)
+    }
+
+    #[test]
+    fn tells_how_the_client_came() {
+        assert_eq!(base(&[("host", "mirror:8080")]).unwrap(), "http://mirror:8080");
+        assert_eq!(base(&[("host", "[::1]:80")]).unwrap(), "http://[::1]:80");
+        assert_eq!(
+            base(&[
+                ("host", "10.0.0.1:8080"),
+                ("x-forwarded-proto", "https"),
+                ("x-forwarded-host", "wheels.example.org, inner"),
+                ("x-forwarded-prefix", "/jetson/"),
+            ])
+            .unwrap(),
+            "https://wheels.example.org/jetson"
+        );
+    }
+
+    #[test]
+    fn takes_nothing_that_no_url_could_hold() {
+        for headers in [
+            &[][..],
+            &[("host", "evil\"x")],
+            &[("host", "a/b")],
+            &[("host", "a@b")],
+            &[("host", "a:99999")],
+            &[("host", "")],
+            &[("host", "a"), ("x-forwarded-prefix", "/../x")],
+            &[("host", "a"), ("x-forwarded-prefix", "//evil")],
+            &[("host", "a"), ("x-forwarded-prefix", "x")],
+            &[("host", "a"), ("x-forwarded-proto", "javascript")],
+        ] {
+            assert_eq!(base(headers), None, "{headers:?}");
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Verdicts on the files of a store: each file judged alone, then together with what it needs. Pages, files, explanations and
+//! sets all go by this, on the command line as well, so that they cannot disagree.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::in_force::InForce;
+use super::lru::Lru;
+use crate::digest::Sha256;
+use crate::policy::{
+    Candidate, Code, DeviceCheck, DeviceProfile, Explanation, Judgement, Reason, Verdict, explain, judge,
+};
+use crate::resolve::closure::{Brief, Change, Connected, Wheel};
+use crate::resolve::{Failure, KnownFile, Request, Resolution, resolve_rows};
+use crate::store::{self, DeviceReport, Listed, Store};
+use crate::wheel::{Facts, GpuClass, ProjectName};
+
+/// How much is kept of verdicts on single files, in bytes: those on some 40,000 files.
+const VERDICTS_WEIGHT: usize = 16 << 20;
+
+/// How much is kept of what the rules need of files, in bytes; some 800 are one file.
+const BRIEFS_WEIGHT: usize = 16 << 20;
+
+/// How much is kept of what looking at files together found, in bytes; some 300 are one project on one device.
+const TOGETHER_WEIGHT: usize = 8 << 20;
+
+/// The verdicts on the files of a store, with bounded caches.
+#[derive(Debug)]
+pub(crate) struct Verdicts {
+    store: Arc<Store>,
+    alone: Lru<(String, Sha256, String), Arc<Alone>>,
+    briefs: Lru<(Sha256, String), Arc<Brief>>,
+    together: Lru<(String, ProjectName), Arc<Together>>,
+    made: AtomicU64,
+}
+
+/// What judging a file alone said.
+#[derive(Debug)]
+pub(crate) struct Alone {
+    generation: u64,
+    verdict: Verdict,
+    /// The first reason against it.
+    reason: Option<Reason>,
+}
+
+/// Which files of a project are refused once what they need is looked at.
+#[derive(Debug)]
+pub(crate) struct Together {
+    /// Another one for each that is made, so that what was made from it can be told to be out of date.
+    pub(crate) number: u64,
+    generation: u64,
+    /// Newest revision of the store at which it was known to hold.
+    seen_at: AtomicU64,
+    /// The projects that it depends on, with the revisions of their rows.
+    made_from: Vec<(ProjectName, u64)>,
+    refused: HashMap<(Sha256, String), Change>,
+}
+
+impl Together {
+    /// Why a file is refused, beyond what judging it alone says.
+    pub(crate) fn refusal(&self, sha256: &Sha256, file: &str) -> Option<&Change> {
+        if self.refused.is_empty() {
+            return None;
+        }
+        self.refused.get(&(*sha256, file.to_owned()))
+    }
+}
+
+impl Verdicts {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            alone: Lru::new(VERDICTS_WEIGHT),
+            briefs: Lru::new(BRIEFS_WEIGHT),
+            together: Lru::new(TOGETHER_WEIGHT),
+            made: AtomicU64::new(0),
+        }
+    }
+
+    /// Why a file is not listed; none if it is. Blocks.
+    pub(crate) fn refusal(
+        &self,
+        listed: &Listed,
+        together: &Together,
+        device: &DeviceProfile,
+        in_force: &InForce,
+    ) -> Result<Option<Reason>, store::Error> {
+        let alone = self.alone(listed, device, in_force)?;
+        if !in_force.policy.lists(&listed.project, alone.verdict) {
+            return Ok(Some(alone.reason.clone().unwrap_or_else(|| unlisted(alone.verdict))));
+        }
+        let change = together.refusal(&listed.sha256, &listed.file);
+        Ok(change.and_then(|change| change.refusals.first().cloned()))
+    }
+
+    /// What was found for a project, if that still holds. Does not block.
+    pub(crate) fn fresh(
+        &self,
+        device: &str,
+        project: &ProjectName,
+        generation: u64,
+    ) -> Option<Arc<Together>> {
+        let together = self.together.find(&(device.to_owned(), project.clone()))?;
+        if together.generation != generation {
+            return None;
+        }
+        // Read first: a change in between is then seen at the next look.
+        let newest = self.store.revision();
+        if together.seen_at.load(Ordering::Acquire) != newest {
+            let same =
+                |(project, revision): &(ProjectName, u64)| self.store.project_revision(project) == *revision;
+            if !together.made_from.iter().all(same) {
+                return None;
+            }
+            together.seen_at.store(newest, Ordering::Release);
+        }
+        Some(together)
+    }
+
+    /// Which files of a project are refused once what they need is looked at. Blocks.
+    pub(crate) fn together(
+        &self,
+        project: &ProjectName,
+        device: &DeviceProfile,
+        in_force: &InForce,
+    ) -> Result<Arc<Together>, store::Error> {
+        if let Some(fresh) = self.fresh(&device.id, project, in_force.generation) {
+            return Ok(fresh);
+        }
+        let newest = self.store.revision();
+        let mut made_from = Vec::new();
+        let mut own = Vec::new();
+        let mut connected = Connected::new(device, &in_force.policy, |name: &ProjectName| {
+            // The revision is read before the rows: a change in between makes this out of date, never stale.
+            made_from.push((name.clone(), self.store.project_revision(name)));
+            let (files, wheels) = self.wheels(name, device, in_force)?;
+            if name == project {
+                own = files;
+            }
+            Ok::<_, store::Error>(wheels)
+        });
+        let changes = connected.refusals(project)?;
+        drop(connected);
+        let refused: HashMap<(Sha256, String), Change> = changes
+            .into_iter()
+            .filter_map(|(at, change)| own.get(at).map(|file| ((file.sha256, file.file.clone()), change)))
+            .collect();
+        let texts = |change: &Change| -> usize {
+            change.refusals.iter().map(|reason| weight(reason).saturating_add(400)).sum()
+        };
+        let weight = refused.values().map(texts).sum::<usize>().saturating_add(80 * made_from.len() + 300);
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let together = Arc::new(Together {
+            number,
+            generation: in_force.generation,
+            seen_at: AtomicU64::new(newest),
+            made_from,
+            refused,
+        });
+        self.together.keep((device.id.clone(), project.clone()), Arc::clone(&together), weight);
+        Ok(together)
+    }
+
+    /// Every known file of a project with its verdict, reasons and notes; none if there is no file. Blocks.
+    pub(crate) fn explain(
+        &self,
+        project: &ProjectName,
+        device: &DeviceProfile,
+        in_force: &InForce,
+        wanted: Option<&pep440_rs::VersionSpecifiers>,
+    ) -> Result<Option<Explanation>, store::Error> {
+        let rows = self.store.rows(project)?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let mut own = Vec::new();
+        let mut connected = Connected::new(device, &in_force.policy, |name: &ProjectName| {
+            let (files, wheels) = self.wheels(name, device, in_force)?;
+            if name == project {
+                own = files;
+            }
+            Ok::<_, store::Error>(wheels)
+        });
+        let changes = connected.changes(project)?;
+        drop(connected);
+        let changes: HashMap<(Sha256, &str), &Change> = changes
+            .iter()
+            .filter_map(|(at, change)| own.get(*at).map(|file| ((file.sha256, file.file.as_str()), change)))
+            .collect();
+        let reports = self.store.reports()?;
+        let candidates: Vec<Candidate> = rows
+            .into_iter()
+            .map(|row| {
+                let mut judgement = judge(&row.facts, device, &in_force.policy);
+                if let Some(change) = changes.get(&(row.facts.sha256, row.facts.file.as_str())) {
+                    change.apply(&mut judgement);
+                }
+                let listed = in_force.policy.lists(project, judgement.verdict);
+                let of_wheel = |report: &&DeviceReport| report.is_of(&device.id, &row.facts);
+                let reports = reports.iter().filter(of_wheel).map(check).collect();
+                Candidate { facts: row.facts, held: row.held, judgement, listed, reports }
+            })
+            .collect();
+        Ok(Some(explain(project, &device.id, &candidates, wanted)))
+    }
+
+    /// A set for a request, its URLs below `base_url`, or why there is none. Blocks.
+    pub(crate) fn resolve(
+        &self,
+        request: &Request,
+        device: &DeviceProfile,
+        in_force: &InForce,
+        base_url: &str,
+    ) -> Result<Resolution, Failure<store::Error>> {
+        let answer = self.resolve_once(request, device, in_force, base_url);
+        let Err(Failure::Unsatisfiable(mut explanation)) = answer else { return answer };
+        // The same machine with another release: other machines are no remedy.
+        let others =
+            in_force.policy.devices().filter(|other| other.soc == device.soc && other.id != device.id);
+        let fits = |other: &&DeviceProfile| self.resolve_once(request, other, in_force, "").is_ok();
+        explanation.offer_elsewhere(others.filter(fits).map(|other| other.id.clone()).collect());
+        Err(Failure::Unsatisfiable(explanation))
+    }
+
+    fn resolve_once(
+        &self,
+        request: &Request,
+        device: &DeviceProfile,
+        in_force: &InForce,
+        base_url: &str,
+    ) -> Result<Resolution, Failure<store::Error>> {
+        resolve_rows(request, device, base_url, |project| self.known_files(project, device, in_force))
+    }
+
+    fn known_files(
+        &self,
+        project: &ProjectName,
+        device: &DeviceProfile,
+        in_force: &InForce,
+    ) -> Result<Vec<KnownFile>, store::Error> {
+        let together = self.together(project, device, in_force)?;
+        let (files, wheels) = self.wheels(project, device, in_force)?;
+        let known = files.into_iter().zip(wheels).map(|(file, wheel)| {
+            let reason = self.refusal(&file, &together, device, in_force)?;
+            Ok(KnownFile {
+                listed: reason.is_none(),
+                judgement: Judgement {
+                    verdict: if reason.is_none() { wheel.verdict } else { Verdict::Refuse },
+                    reasons: reason.into_iter().collect(),
+                    notes: Vec::new(),
+                },
+                facts: Arc::clone(&wheel.brief.facts),
+                held: file.held,
+                abi: wheel.brief.abi.clone(),
+                yanked: file.provenance.yanked,
+                upstream: file.provenance.upstream,
+                upload_time: file.provenance.upload_time,
+            })
+        });
+        known.collect()
+    }
+
+    /// The known files of a project, each as the rules need it.
+    fn wheels(
+        &self,
+        project: &ProjectName,
+        device: &DeviceProfile,
+        in_force: &InForce,
+    ) -> Result<(Vec<Listed>, Vec<Wheel>), store::Error> {
+        let files = self.store.listing(project)?;
+        let mut wheels = Vec::with_capacity(files.len());
+        for file in &files {
+            let alone = self.alone(file, device, in_force)?;
+            // Of a file that is refused already no rule asks more than its name.
+            let brief = if in_force.policy.lists(project, alone.verdict) {
+                self.brief(file)?
+            } else {
+                Arc::new(Brief::of(&name_alone(file)))
+            };
+            wheels.push(Wheel { brief, verdict: alone.verdict });
+        }
+        Ok((files, wheels))
+    }
+
+    /// What judging a file alone says, kept for as long as the policy is in force: what the bytes of a digest contain does not
+    /// change.
+    fn alone(
+        &self,
+        file: &Listed,
+        device: &DeviceProfile,
+        in_force: &InForce,
+    ) -> Result<Arc<Alone>, store::Error> {
+        let generation = in_force.generation;
+        let key = (device.id.clone(), file.sha256, file.file.clone());
+        if let Some(alone) = self.alone.find(&key).filter(|alone| alone.generation == generation) {
+            return Ok(alone);
+        }
+        let facts = match self.facts(file)? {
+            Ok(facts) => facts,
+            // It is not kept, for `verify --repair` ends it.
+            Err(reason) => {
+                return Ok(Arc::new(Alone { generation, verdict: Verdict::Refuse, reason: Some(reason) }));
+            }
+        };
+        let judgement = judge(&facts, device, &in_force.policy);
+        if in_force.policy.lists(&file.project, judgement.verdict) {
+            self.keep_brief(file, &facts);
+        }
+        let reason = judgement.reasons.into_iter().next();
+        let weight = reason.as_ref().map_or(0, weight).saturating_add(file.file.len()).saturating_add(300);
+        let alone = Arc::new(Alone { generation, verdict: judgement.verdict, reason });
+        self.alone.keep(key, Arc::clone(&alone), weight);
+        Ok(alone)
+    }
+
+    fn brief(&self, file: &Listed) -> Result<Arc<Brief>, store::Error> {
+        if let Some(brief) = self.briefs.find(&(file.sha256, file.file.clone())) {
+            return Ok(brief);
+        }
+        Ok(match self.facts(file)? {
+            Ok(facts) => self.keep_brief(file, &facts),
+            Err(_damaged) => Arc::new(Brief::of(&name_alone(file))),
+        })
+    }
+
+    fn keep_brief(&self, file: &Listed, facts: &Facts) -> Arc<Brief> {
+        let brief = Arc::new(Brief::of(facts));
+        let weight = brief.weight();
+        self.briefs.keep((file.sha256, file.file.clone()), Arc::clone(&brief), weight);
+        brief
+    }
+
+    /// The facts of a file, or why they cannot be read.
+    fn facts(&self, file: &Listed) -> Result<Result<Arc<Facts>, Reason>, store::Error> {
+        match self.store.row_named(&file.sha256, &file.file) {
+            Ok(Some(row)) => Ok(Ok(row.facts)),
+            Ok(None) => Ok(Err(unreadable("its sidecar file is lost"))),
+            Err(store::Error::Damaged { path, found }) => {
+                tracing::error!(file = file.file, sidecar = %path.display(), "damaged sidecar: {found}");
+                Ok(Err(unreadable("its sidecar file is damaged")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// About how many bytes the texts of a reason take.
+fn weight(reason: &Reason) -> usize {
+    let lists = reason.found.iter().chain(&reason.wanted).map(|text| text.len().saturating_add(24));
+    lists.sum::<usize>().saturating_add(reason.text.len()).saturating_add(reason.remedy.len())
+}
+
+fn unreadable(text: &str) -> Reason {
+    Reason {
+        code: Code::Damaged,
+        member: None,
+        found: Vec::new(),
+        wanted: Vec::new(),
+        text: text.to_owned(),
+        remedy: "run jetwheel verify --repair".to_owned(),
+    }
+}
+
+fn unlisted(verdict: Verdict) -> Reason {
+    Reason {
+        code: Code::PartialKernels,
+        member: None,
+        found: Vec::new(),
+        wanted: Vec::new(),
+        text: format!("its verdict is {verdict}"),
+        remedy: String::new(),
+    }
+}
+
+/// What the catalogue itself says of a file.
+fn name_alone(file: &Listed) -> Facts {
+    Facts {
+        file: file.file.clone(),
+        sha256: file.sha256,
+        size: file.size,
+        project: Some(file.project.clone()),
+        version: file.version.clone(),
+        tags: Vec::new(),
+        requires_python: file.requires_python.clone(),
+        requires_dist: Vec::new(),
+        provides_extra: Vec::new(),
+        metadata_sha256: file.metadata_sha256,
+        gpu: GpuClass::None,
+        members: Vec::new(),
+        compilers: Vec::new(),
+        images: std::collections::BTreeMap::new(),
+        cuda_sources: 0,
+        needed_dlopen: Vec::new(),
+        damage: Vec::new(),
+    }
+}
+
+/// What an explanation shows of a report.
+fn check(report: &DeviceReport) -> DeviceCheck {
+    let gpu = report.body.gpu.as_ref().map(|gpu| gpu.name.clone());
+    DeviceCheck { time: report.time.clone(), passed: report.body.passed, gpu }
+}

@@ -1,0 +1,1 @@
+//! Sets as real installers read them.
