@@ -59,8 +59,12 @@ impl Config {
     /// Reads a configuration file; paths in it are relative to its folder.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let text = fs_err::read_to_string(file).map_err(|error| Usage(error.to_string()))?;
-        let mut config: Self =
-            toml::from_str(&text).map_err(|error| Usage(format!("{}: {error}", file.display())))?;
+        let mut config: Self = toml::from_str(&text).map_err(|error| {
+            // Without the text of the line, which may hold a password.
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map(|before| format!(":{}", before.matches('\n').count().saturating_add(1)));
+            Usage(format!("{}{}: {}", file.display(), line.unwrap_or_default(), error.message()))
+        })?;
         let folder = file.parent().unwrap_or(Path::new(""));
         for path in [&mut config.policies, &mut config.index, &mut config.ca].into_iter().flatten() {
             *path = folder.join(&*path);

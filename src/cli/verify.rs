@@ -19,16 +19,20 @@ Examples:
   jetwheel verify --repair
   jetwheel verify --format json")]
 pub struct Arguments {
-    /// Move damaged wheels to the folder `quarantine`, and make anew what can be made from the rest
+    /// Move damaged wheels to the folder `quarantine`, fetch them again from where they came, and make anew what can be made
     #[arg(long)]
     repair: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
-    run_with(arguments, context, None)
+    if !arguments.repair {
+        return run_with(arguments, context, None);
+    }
+    let refetch = super::sync::refetch(context)?;
+    run_with(arguments, context, Some(&refetch))
 }
 
-/// As `run`; damaged wheels are fetched again by that function.
+/// As `run`; with `--repair` damaged wheels are fetched again by that function.
 pub(super) fn run_with(
     arguments: &Arguments,
     context: &mut Context,

@@ -1,8 +1,8 @@
 //! Which CUDA a wheel needs, and whether the device's driver serves it.
 
 use super::tables::TABLES;
-use super::{Case, Code, Reason, Stack};
-use crate::wheel::{Facts, Member};
+use super::{Case, Code, DeviceProfile, Policy, Reason, Stack};
+use crate::wheel::{Facts, Member, WheelFilename};
 
 /// A CUDA release that a wheel needs; the minor version where something states it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,17 +148,54 @@ fn minor_by_label(facts: &Facts, major: u32) -> Option<u32> {
 }
 
 fn minor_by_pin(facts: &Facts, major: u32) -> Option<u32> {
-    facts.requires_dist.iter().find_map(|requirement| {
-        let (requirement, marker) = requirement.split_once(';').unwrap_or((requirement, ""));
-        if marker.contains("x86_64") || marker.contains("extra") {
-            return None;
-        }
-        let (name, version) = requirement.split_once("==")?;
-        let name = name.split(['[', '(', ' ']).next()?;
-        let version = version.trim();
-        let minor = version.strip_prefix(major.to_string().as_str())?.strip_prefix('.')?;
-        let runtime = TABLES.cuda.wheel.runtime_projects.iter().any(|project| project == name);
-        runtime.then(|| first_number(minor)).flatten()
+    let mut pins = facts.requires_dist.iter().filter_map(|requirement| pinned_release(requirement));
+    pins.find(|pinned| pinned.0 == major).map(|pinned| pinned.1)
+}
+
+/// The CUDA release that a requirement of a CUDA runtime pins: 12.8 of `nvidia-cuda-runtime-cu12==12.8.90`.
+fn pinned_release(requirement: &str) -> Option<(u32, u32)> {
+    let (requirement, marker) = requirement.split_once(';').unwrap_or((requirement, ""));
+    if marker.contains("x86_64") || marker.contains("extra") {
+        return None;
+    }
+    let (name, version) = requirement.split_once("==")?;
+    let name = name.split(['[', '(', ' ']).next()?;
+    let (major, minor) = version.trim().split_once('.')?;
+    let runtime = TABLES.cuda.wheel.runtime_projects.iter().any(|project| project == name);
+    Some((major.parse().ok()?, first_number(minor)?)).filter(|_| runtime)
+}
+
+/// Refuses by the name and the pins what the whole wheel would be refused for.
+///
+/// A label's minor version does not bind alone: a wheel that carries its runtime inside may still run.
+pub(super) fn judge_listing(
+    filename: &WheelFilename,
+    requires_dist: &[String],
+    device: &DeviceProfile,
+    policy: &Policy,
+) -> Option<Reason> {
+    let driver = super::driver_cuda(device);
+    let pinned = requires_dist.iter().find_map(|requirement| pinned_release(requirement));
+    let need = match pinned {
+        Some((major, minor)) => Need { major, minor: Some(minor) },
+        None => Need { major: major_in_filename(&filename.text)?, minor: None },
+    };
+    if serves(driver, device.stack, need) {
+        return None;
+    }
+    Some(Reason {
+        code: Code::CudaTooNew,
+        member: None,
+        found: vec![format!("CUDA {need}")],
+        wanted: vec![format!("CUDA {}.{} or older", driver.0, driver.1)],
+        text: format!(
+            "{} CUDA {need}; the driver of {} serves up to CUDA {}.{}",
+            if pinned.is_some() { "pins" } else { "its name says" },
+            device.id,
+            driver.0,
+            driver.1
+        ),
+        remedy: super::remedy::for_release(device, policy, need),
     })
 }
 

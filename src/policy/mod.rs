@@ -174,6 +174,12 @@ impl Policy {
         owners.next().map(|owner| owner.upstream.as_str())
     }
 
+    /// Whether an upstream that no more lists so many of the files known from it has lost most of what it had.
+    #[expect(clippy::cast_precision_loss, reason = "a share of counts far below 2^52")]
+    pub fn is_loss(&self, lost: u64, known: u64) -> bool {
+        known >= u64::from(self.rules.loss_minimum) && lost as f64 > known as f64 * self.rules.loss_limit
+    }
+
     /// All advisories, built in and of the site.
     pub fn advisories(&self) -> &[Advisory] {
         &self.advisories
@@ -289,7 +295,26 @@ pub fn judge(facts: &Facts, device: &DeviceProfile, policy: &Policy) -> Judgemen
         None if case.kernels.is_some_and(|outcome| outcome.runs == Runs::ByJit) => Verdict::AdmitJit,
         None => Verdict::Admit,
     };
-    Judgement { verdict, reasons, notes: notes(&case, verdict) }
+    let mut judgement = Judgement { verdict, reasons, notes: notes(&case, verdict) };
+    spare_auxiliary(&case, &mut judgement);
+    judgement
+}
+
+/// Admits a project that its dependants can do without, where only its GPU code is not for the device: refused, it would make
+/// them uninstallable. What is wrong with it becomes a note.
+fn spare_auxiliary(case: &Case<'_>, judgement: &mut Judgement) {
+    let of_kernels =
+        |reason: &Reason| matches!(reason.code, Code::NoKernelImage | Code::PtxTooNew | Code::PartialKernels);
+    let auxiliary = case.facts.project.as_ref().is_some_and(|project| case.policy.is_auxiliary(project));
+    if !auxiliary || judgement.reasons.is_empty() || !judgement.reasons.iter().all(of_kernels) {
+        return;
+    }
+    judgement.verdict = Verdict::Admit;
+    let notes = judgement.reasons.drain(..).map(|reason| Note {
+        code: NoteCode::UnfitDependency,
+        text: format!("{}; one GPU can do without it", reason.text),
+    });
+    judgement.notes.extend(notes);
 }
 
 /// What to know on top of an admission; of a stand-in profile, in any case.
@@ -309,7 +334,8 @@ fn notes(case: &Case<'_>, verdict: Verdict) -> Vec<Note> {
     notes
 }
 
-/// Judges what a file name and an index page alone tell: tags and `Requires-Python`. Empty if they rule nothing out.
+/// Judges what a file name and an index page alone tell: tags, `Requires-Python`, and the CUDA of a label such as `+cu130`.
+/// Empty if they rule nothing out.
 pub fn judge_listing(
     filename: &WheelFilename,
     requires_python: Option<&str>,
@@ -322,5 +348,16 @@ pub fn judge_listing(
         None => tags::judge_filename(filename, device, &DeviceTags::of(device), &mut reasons),
     }
     reasons.extend(requires_python.and_then(|text| tags::excluded(text, device)));
+    reasons.extend(cuda_runtime::judge_listing(filename, &[], device, policy));
     reasons
+}
+
+/// Judges what core metadata tells before the wheel is there: the release of the CUDA runtime that it pins.
+pub fn judge_metadata(
+    filename: &WheelFilename,
+    requires_dist: &[String],
+    device: &DeviceProfile,
+    policy: &Policy,
+) -> Option<Reason> {
+    cuda_runtime::judge_listing(filename, requires_dist, device, policy)
 }

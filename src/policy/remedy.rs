@@ -2,7 +2,7 @@
 
 use super::cuda_runtime::{Need, serves};
 use super::tables::TABLES;
-use super::{Case, DeviceProfile, Version, gpu_code};
+use super::{Case, DeviceProfile, Policy, Version, gpu_code};
 
 /// What helps against a CUDA that is too new.
 pub(super) fn for_cuda(case: &Case<'_>, need: Option<Need>) -> String {
@@ -14,6 +14,22 @@ pub(super) fn for_cuda(case: &Case<'_>, need: Option<Need>) -> String {
     }
     ways.push(format!("look for a build for CUDA {}", label(case)));
     ways.extend(other_release(case));
+    ways.join("; or ")
+}
+
+/// What helps against a CUDA that is too new by what a name or a pin says.
+pub(super) fn for_release(device: &DeviceProfile, policy: &Policy, need: Need) -> String {
+    let mut ways = Vec::new();
+    if let Some((package, cuda)) = compat_package(device, need) {
+        ways.push(format!(
+            "install {package} on the devices and state cuda_compat = \"{cuda}\" for them in devices.toml"
+        ));
+    }
+    let (major, minor) = super::driver_cuda(device);
+    ways.push(format!("look for a build for CUDA {major}.{minor} or older (+cu{major}{minor})"));
+    let newer =
+        policy.other_drivers(device).find(|other| serves(super::driver_cuda(other), other.stack, need));
+    ways.extend(newer.map(|other| format!("its CUDA is served with {}", release(other))));
     ways.join("; or ")
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Rules {
     pub auxiliary: Vec<Pattern>,
     pub thresholds: Thresholds,
     pub owners: Vec<Owner>,
+    pub loss_limit: f64,
+    pub loss_minimum: u32,
 }
 
 /// Whether older code of the same major version counts on Orin under an older driver.
@@ -77,7 +79,15 @@ pub(super) struct RulesFile {
     partial: Option<Vec<Pattern>>,
     auxiliary: Option<Vec<Pattern>>,
     thresholds: ThresholdsFile,
+    sync: SyncFile,
     owner: Vec<Owner>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SyncFile {
+    loss_limit: Option<Share>,
+    loss_minimum: Option<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -102,6 +112,8 @@ impl Rules {
             auxiliary: Vec::new(),
             thresholds: Thresholds { uniform: 0.75, run: 0.75, stray: 0.05, core: 0.05, condemn: 0.9 },
             owners: Vec::new(),
+            loss_limit: 0.5,
+            loss_minimum: 5,
         };
         rules.read_over(file);
         rules
@@ -130,6 +142,8 @@ impl Rules {
         ] {
             take(value, stated.map(|share| share.0));
         }
+        take(&mut self.loss_limit, file.sync.loss_limit.map(|share| share.0));
+        take(&mut self.loss_minimum, file.sync.loss_minimum);
         self.owners.extend(file.owner);
     }
 }

@@ -391,6 +391,7 @@ fn name_alone(file: &Listed) -> Facts {
         compilers: Vec::new(),
         images: std::collections::BTreeMap::new(),
         cuda_sources: 0,
+        inspector: 0,
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }

@@ -409,6 +409,7 @@ fn unreadable_row(listed: Listed, found: &str) -> Row {
         compilers: Vec::new(),
         images: std::collections::BTreeMap::new(),
         cuda_sources: 0,
+        inspector: 0,
         needed_dlopen: Vec::new(),
         damage: vec![Damage {
             code: DamageCode::Damaged,

@@ -3,22 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::pages::Answer;
 use super::plan::{Candidate, Knowledge};
 use super::report::Event;
+use super::shipped;
 use crate::digest::Sha256;
 use crate::store::{self, Incident, IncidentKind, Provenance, Row, Store};
 use crate::upstream::{Link, Listing, shown};
-use crate::wheel::{Facts, ProjectName, WheelFilename};
-
-/// What an upstream answered for a project.
-pub(super) struct Answered {
-    /// Place in the order of priority.
-    pub(super) order: usize,
-    /// Name.
-    pub(super) upstream: String,
-    /// What it lists; none if it does not know the project.
-    pub(super) listing: Option<Listing>,
-}
+use crate::wheel::{Facts, INSPECTOR, ProjectName, WheelFilename};
 
 /// All that is known of a project before anything is fetched.
 #[derive(Default)]
@@ -37,6 +29,36 @@ pub(super) struct Gathered {
     pub(super) skipped: BTreeMap<String, u64>,
     /// Upstreams that list the project.
     pub(super) listed_by: Vec<String>,
+    /// Their places, less those that list no file of it.
+    pub(super) lists: BTreeSet<usize>,
+    /// Places of the upstreams that were not reached.
+    pub(super) unreached: BTreeSet<usize>,
+    /// Upstreams that the store has files of the project from.
+    pub(super) known_from: BTreeSet<String>,
+    /// Sizes that the page does not state, where they were asked for.
+    pub(super) sizes: BTreeMap<usize, Option<u64>>,
+}
+
+impl Gathered {
+    /// What a page or the facts say of a candidate's size.
+    pub(super) fn size(&self, index: usize) -> Option<u64> {
+        let candidate = self.candidates.get(index)?;
+        let origin = self.origins.get(index)?.as_ref();
+        match &candidate.knowledge {
+            Knowledge::Facts { facts, .. } => Some(facts.size),
+            _ => origin
+                .and_then(|origin| origin.link.file.size)
+                .or_else(|| self.sizes.get(&index).copied().flatten()),
+        }
+    }
+
+    /// The digest of a candidate, where it is known.
+    pub(super) fn sha256(&self, index: usize) -> Option<Sha256> {
+        match &self.candidates.get(index)?.knowledge {
+            Knowledge::Facts { facts, .. } => Some(facts.sha256),
+            _ => self.origins.get(index)?.as_ref()?.link.file.sha256(),
+        }
+    }
 }
 
 /// Where a candidate is fetched from.
@@ -54,39 +76,65 @@ pub(super) struct Origin {
 pub(super) fn gather(
     store: &Store,
     project: &ProjectName,
-    answers: Vec<Answered>,
+    names: &[String],
+    answers: &[Answer],
     now: &str,
 ) -> Result<Gathered, store::Error> {
     let rows = store.rows(project)?;
-    let mut gathered = Gathered::default();
-    for answer in &answers {
-        note_listing(store, &rows, answer, now, &mut gathered)?;
-    }
+    let mut gathered = Gathered {
+        known_from: rows.iter().map(|row| row.provenance.upstream.clone()).collect(),
+        ..Gathered::default()
+    };
     let mut seen: BTreeMap<(String, Sha256), usize> = BTreeMap::new();
-    for answer in answers {
-        let Some(listing) = answer.listing else { continue };
-        gathered.listed_by.push(answer.upstream.clone());
-        let dropped = listing.dropped;
-        count(&mut gathered.skipped, "not-a-file", dropped);
-        for link in listing.files {
-            let Some(name) = wheel_of(project, &link, &mut gathered.skipped) else { continue };
+    let mut digests: BTreeMap<String, (Sha256, String)> = BTreeMap::new();
+    for (order, (upstream, answer)) in names.iter().zip(answers).enumerate() {
+        let Ok(listing) = &**answer else {
+            gathered.unreached.insert(order);
+            continue;
+        };
+        note_listing(store, &rows, upstream, listing.as_ref(), now, &mut gathered)?;
+        let Some(listing) = listing else { continue };
+        gathered.listed_by.push(upstream.clone());
+        count(&mut gathered.skipped, "not-a-file", listing.dropped);
+        for link in &listing.files {
+            gathered.lists.insert(order);
+            let Some(name) = wheel_of(project, link, &mut gathered.skipped) else { continue };
             let stated = link.file.sha256();
+            if let Some(sha256) = stated {
+                let first = digests.entry(name.text.clone()).or_insert((sha256, upstream.clone()));
+                if first.0 != sha256 && first.1 != *upstream {
+                    gathered.incidents.push(Event {
+                        kind: "differs",
+                        upstream: upstream.clone(),
+                        name: name.text.clone(),
+                        text: format!(
+                            "{}: has sha256 {sha256} on {upstream}, and {} on {}",
+                            name.text, first.0, first.1
+                        ),
+                    });
+                }
+            }
             if let Some(&index) = stated.and_then(|sha256| seen.get(&(name.text.clone(), sha256))) {
                 if let Some(candidate) = gathered.candidates.get_mut(index) {
-                    candidate.upstreams.push(answer.order);
+                    candidate.upstreams.push(order);
                 }
                 continue;
             }
-            let origin = Origin { upstream: answer.upstream.clone(), link };
+            let origin = Origin { upstream: upstream.clone(), link: link.clone() };
             let known = known(store, &rows, &name, &origin, &mut gathered.incidents)?;
             if let Some(sha256) = stated {
                 seen.insert((name.text.clone(), sha256), gathered.candidates.len());
             }
+            let shipped = || {
+                let facts = shipped::facts(&stated?, &name.text)?;
+                Some(Knowledge::Facts { facts, held: false, fresh: false })
+            };
+            let knowledge = known.and_then(|row| of_row(&row)).or_else(shipped);
             gathered.candidates.push(Candidate {
-                upstreams: vec![answer.order],
+                upstreams: vec![order],
                 requires_python: origin.link.file.requires_python.clone(),
                 yanked: origin.link.file.yanked.clone(),
-                knowledge: known.map_or(Knowledge::Unknown, |row| of_row(&row)),
+                knowledge: knowledge.unwrap_or(Knowledge::Unknown),
                 name,
             });
             gathered.from.push(origin.upstream.clone());
@@ -109,20 +157,23 @@ fn add_held(rows: &[Row], gathered: &mut Gathered) {
         .collect();
     for row in rows.iter().filter(|row| row.held && !listed.contains(&row.facts.sha256)) {
         let Ok(name) = row.facts.file.parse::<WheelFilename>() else { continue };
+        let Some(knowledge) = of_row(row) else { continue };
         gathered.candidates.push(Candidate {
             name,
             upstreams: Vec::new(),
             requires_python: row.facts.requires_python.clone(),
             yanked: row.provenance.yanked.clone(),
-            knowledge: of_row(row),
+            knowledge,
         });
         gathered.from.push(row.provenance.upstream.clone());
         gathered.origins.push(None);
     }
 }
 
-fn of_row(row: &Row) -> Knowledge {
-    Knowledge::Facts { facts: Arc::clone(&row.facts), held: row.held, fresh: false }
+/// What a row tells; nothing if it has no bytes, and its facts are of an earlier inspector.
+fn of_row(row: &Row) -> Option<Knowledge> {
+    let current = row.held || row.facts.inspector >= INSPECTOR;
+    current.then(|| Knowledge::Facts { facts: Arc::clone(&row.facts), held: row.held, fresh: false })
 }
 
 fn count(skipped: &mut BTreeMap<String, u64>, reason: &str, number: u64) {
@@ -216,17 +267,17 @@ pub(super) fn note(
 fn note_listing(
     store: &Store,
     rows: &[Row],
-    answer: &Answered,
+    upstream: &str,
+    listing: Option<&Listing>,
     now: &str,
     gathered: &mut Gathered,
 ) -> Result<(), store::Error> {
-    let links: BTreeMap<&str, &Link> = answer
-        .listing
+    let links: BTreeMap<&str, &Link> = listing
         .iter()
         .flat_map(|listing| &listing.files)
         .map(|link| (link.file.filename.as_str(), link))
         .collect();
-    for row in rows.iter().filter(|row| row.provenance.upstream == answer.upstream) {
+    for row in rows.iter().filter(|row| row.provenance.upstream == upstream) {
         let mut provenance = Provenance { gone_since: None, ..row.provenance.clone() };
         if let Some(link) = links.get(row.facts.file.as_str()) {
             provenance.yanked.clone_from(&link.file.yanked);
@@ -275,6 +326,7 @@ pub(super) fn facts_of_damaged(name: &WheelFilename, sha256: Sha256, size: u64, 
         compilers: Vec::new(),
         images: BTreeMap::new(),
         cuda_sources: 0,
+        inspector: INSPECTOR,
         needed_dlopen: Vec::new(),
         damage: vec![Damage { code: DamageCode::Damaged, member: None, text }],
     }

@@ -1,22 +1,34 @@
 //! One pass: plan, fetch, inspect, keep.
 //!
-//! For each project the pages of all upstreams and the rows of the store become candidates; [`plan`] says for each device and
-//! requirement which are taken, and which have to be fetched before more can be said. What was fetched is inspected, its facts
-//! are kept whatever they say, its bytes if a device of the pass takes them; then the plan is made anew, until it asks for
-//! nothing more. A crash at any moment leaves facts and files that the next pass does not fetch again.
+//! With dependencies, a device's requirements are resolved as its pip would ([`set`]): over index pages, the metadata beside the
+//! wheels or at their end, and known facts. What is chosen and has not been inspected is fetched, smallest first, until a set
+//! holds. Without them, for each project the pages of its upstream and the rows of the store become candidates; [`plan`] says
+//! for each device and requirement which are taken, and which have to be fetched before more can be said, until it asks for
+//! nothing more. Facts are kept whatever they say, bytes where a device of the pass takes them. A crash at any moment leaves
+//! facts and files that the next pass does not fetch again.
 
 mod gather;
+mod losses;
+mod owner;
+mod pages;
 mod pass;
 mod plan;
 mod report;
 mod requirements;
+mod set;
+mod shelf;
+mod shipped;
 mod take;
+mod view;
 
 use std::sync::Arc;
 
 pub use pass::run;
 pub use plan::{Candidate, Knowledge, PassedOver, Plan, Want, plan};
-pub use report::{Event, Kept, Missing, Nearest, Outcome, Planned, Refused, Report, Why};
+pub use report::{
+    DeviceError, DeviceReport, Event, Kept, Loss, Missing, Nearest, Outcome, Package, Planned, Refused,
+    Report, Shadowed, State, Why,
+};
 pub use requirements::{Requirement, RequirementError, RequirementsFile, read_requirements};
 
 use crate::policy::{DeviceProfile, Policy};
@@ -42,6 +54,10 @@ pub struct Request {
     pub jobs: usize,
     /// Whether to plan alone.
     pub dry_run: bool,
+    /// Whether dependencies belong to it: then each device gets one set for all requirements, else each requirement its file.
+    pub dependencies: bool,
+    /// Whether to go on where an upstream lost most of what it had.
+    pub accept_losses: bool,
 }
 
 /// What a pass works with.

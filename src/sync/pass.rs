@@ -1,6 +1,6 @@
 //! A pass over all projects that are wanted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
@@ -8,24 +8,29 @@ use futures_util::future::{join_all, try_join_all};
 use futures_util::stream;
 use tokio::sync::Semaphore;
 
-use super::gather::{Answered, Gathered, gather};
+use super::gather::Gathered;
+use super::losses::losses;
+use super::pages::Pages;
 use super::plan::{Knowledge, PassedOver, Plan, Want, plan};
-use super::report::{Event, Kept, Missing, Nearest, Planned, Refused, Report, Why};
+use super::report::{
+    DeviceReport, Kept, Missing, Nearest, Package, Planned, Refused, Report, Shadowed, State, Why,
+};
 use super::requirements::Requirement;
-use super::take::{Budget, Taken, Taker, chain};
-use super::{Error, Listener, Means, Progress, Request};
+use super::set::Sets;
+use super::shelf::{Entry, Shelf};
+use super::take::{Budget, Keeping, Taken, Taker};
+use super::{Error, Listener, Means, Request};
 use crate::policy::{DeviceProfile, Reason};
-use crate::upstream::Source;
 use crate::wheel::ProjectName;
 
 /// Projects that are worked on at the same time; how many wheels are fetched at once is another number.
 const PROJECTS_AT_ONCE: usize = 8;
 
-/// A pass at work.
+/// A pass over single projects, at work.
 struct Pass {
-    taker: Taker,
+    shelf: Arc<Shelf>,
     devices: Arc<Vec<DeviceProfile>>,
-    sources: Vec<(Source, Vec<String>)>,
+    stopped: BTreeSet<String>,
     keep: usize,
     tries: Option<usize>,
     dry_run: bool,
@@ -34,69 +39,113 @@ struct Pass {
 /// Does one pass. What upstreams do wrong is in the report; an error means that the pass ended early.
 pub async fn run(request: Request, means: Means, listener: Listener) -> Result<Report, Error> {
     let devices = Arc::new(request.devices);
-    let pass = Pass {
-        taker: Taker {
-            means,
-            devices: Arc::clone(&devices),
-            listener,
-            permits: Semaphore::new(request.jobs.clamp(1, Semaphore::MAX_PERMITS)),
-            budget: Budget::new(request.most_bytes),
-            now: jiff::Timestamp::now().to_string(),
-        },
-        devices,
-        sources: request.sources,
-        keep: request.keep,
-        tries: request.tries,
-        dry_run: request.dry_run,
+    let taker = Taker {
+        means,
+        devices: Arc::clone(&devices),
+        listener,
+        permits: Semaphore::new(request.jobs.clamp(1, Semaphore::MAX_PERMITS)),
+        budget: Budget::new(request.most_bytes),
+        now: jiff::Timestamp::now().to_string(),
     };
-    let mut report = Report {
-        devices: pass.devices.iter().map(|device| device.id.clone()).collect(),
-        dry_run: request.dry_run,
-        ..Report::default()
-    };
-    let mut projects: Vec<(ProjectName, Vec<&Requirement>)> = Vec::new();
-    for requirement in &request.requirements {
-        match projects.iter_mut().find(|(project, _)| *project == requirement.project) {
-            Some((_, requirements)) => requirements.push(requirement),
-            None => projects.push((requirement.project.clone(), vec![requirement])),
-        }
+    let shelf = Arc::new(Shelf::new(taker, Pages::new(request.sources)));
+    let rows =
+        devices.iter().map(|device| DeviceReport { device: device.id.clone(), ..DeviceReport::default() });
+    let mut report = Report { devices: rows.collect(), dry_run: request.dry_run, ..Report::default() };
+    let stopped = stop_at_losses(&shelf, request.accept_losses && !request.dry_run, &mut report).await?;
+    if request.dependencies {
+        let mut sets = Sets {
+            shelf,
+            devices,
+            keep: request.keep,
+            tries: request.tries,
+            jobs: request.jobs.max(1),
+            dry_run: request.dry_run,
+            pending: HashMap::new(),
+        };
+        sets.run(&request.requirements, &stopped, &mut report).await?;
+    } else {
+        let (keep, tries, dry_run) = (request.keep, request.tries, request.dry_run);
+        let pass = Pass { shelf, devices, stopped, keep, tries, dry_run };
+        pass.run(&request.requirements, &mut report).await?;
     }
-    let pass = &pass;
-    let work = projects.iter().map(|(project, requirements)| pass.project(project, requirements));
-    // Under a limit the order decides who gets what is left, so it has to be that of the requirements.
-    let at_once = if pass.taker.budget.is_limited() { 1 } else { PROJECTS_AT_ONCE };
-    let mut parts = stream::iter(work).buffered(at_once);
-    while let Some(part) = parts.next().await {
-        report.add(part?);
-    }
+    report.gone.sort();
+    report.gone.dedup();
+    report.shadowed.sort();
+    report.shadowed.dedup();
     Ok(report)
 }
 
-impl Pass {
-    async fn project(&self, project: &ProjectName, requirements: &[&Requirement]) -> Result<Report, Error> {
-        (self.taker.listener)(Progress::Project { project: project.to_string() });
-        let mut report = Report::default();
-        let answers = self.ask(project, &mut report).await;
-        let asked: Vec<String> = answers.iter().map(|answer| answer.upstream.clone()).collect();
-        let store = Arc::clone(&self.taker.means.store);
-        let (own, now) = (project.clone(), self.taker.now.clone());
-        let gathering = move || gather(&store, &own, answers, &now);
-        let mut gathered = tokio::task::spawn_blocking(gathering).await??;
-        report.incidents.append(&mut gathered.incidents);
-        report.gone.append(&mut gathered.gone);
-        report.skipped.append(&mut gathered.skipped);
+/// Finds out which upstreams lost most of what they had; yields the devices whose pass is over by that.
+async fn stop_at_losses(shelf: &Shelf, accept: bool, report: &mut Report) -> Result<BTreeSet<String>, Error> {
+    let (losses, places) = losses(&shelf.pages, &shelf.taker.means, accept, &shelf.taker.now).await?;
+    report.losses = losses;
+    let mut stopped = BTreeSet::new();
+    for place in places {
+        let Some((source, devices)) = shelf.pages.sources.get(place) else { continue };
+        let name = &source.upstream.name;
+        let Some(loss) = report.losses.iter().find(|loss| loss.upstream == *name) else { continue };
+        let text = format!(
+            "{name} no longer lists {} of {} files known from it, of {} of {} projects nothing at all; nothing was changed. \
+             If that is right, give --accept-losses: what is there stays",
+            loss.lost_files, loss.files, loss.lost_projects, loss.projects
+        );
+        for row in report.devices.iter_mut().filter(|row| devices.contains(&row.device)) {
+            row.error = Some(row.error.take().unwrap_or_else(|| text.clone().into()));
+            stopped.insert(row.device.clone());
+        }
+    }
+    Ok(stopped)
+}
 
-        let served: Vec<Vec<usize>> = self.devices.iter().map(|device| self.serving(device)).collect();
+impl Pass {
+    async fn run(&self, requirements: &[Requirement], report: &mut Report) -> Result<(), Error> {
+        let mut projects: Vec<(ProjectName, Vec<&Requirement>)> = Vec::new();
+        for requirement in requirements {
+            match projects.iter_mut().find(|(project, _)| *project == requirement.project) {
+                Some((_, requirements)) => requirements.push(requirement),
+                None => projects.push((requirement.project.clone(), vec![requirement])),
+            }
+        }
+        if self.devices.iter().all(|device| self.stopped.contains(&device.id)) {
+            return Ok(());
+        }
+        let work = projects.iter().map(|(project, requirements)| self.project(project, requirements));
+        // Under a limit the order decides who gets what is left, so it has to be that of the requirements.
+        let at_once = if self.shelf.taker.budget.is_limited() { 1 } else { PROJECTS_AT_ONCE };
+        let mut parts = stream::iter(work).buffered(at_once);
+        while let Some(part) = parts.next().await {
+            report.add(part?);
+        }
+        Ok(())
+    }
+
+    async fn project(&self, project: &ProjectName, requirements: &[&Requirement]) -> Result<Report, Error> {
+        let mut report = Report::default();
+        let entry = self.shelf.entry(project).await?;
+        report.add_project(&self.shelf, &self.devices, project, &entry);
+        let mut gathered = std::mem::take(&mut *entry.gathered());
+
+        let served: Vec<Vec<usize>> = self
+            .devices
+            .iter()
+            .map(|device| {
+                let serving = self.shelf.pages.serving(device);
+                self.shelf.owned(project, &gathered, &serving).owner.into_iter().collect()
+            })
+            .collect();
         let mut wants = Vec::new();
         for requirement in requirements {
             for (device, upstreams) in self.devices.iter().zip(&served) {
+                if self.stopped.contains(&device.id) {
+                    continue;
+                }
                 if !requirement.applies_to(device) {
                     report.notes.push(format!("{requirement}: its marker does not hold on {}", device.id));
                     continue;
                 }
                 wants.push(Want {
                     device,
-                    policy: &self.taker.means.policy,
+                    policy: &self.shelf.taker.means.policy,
                     requirement,
                     upstreams,
                     keep: self.keep,
@@ -106,36 +155,9 @@ impl Pass {
         }
         let plans = self.settle(&wants, &mut gathered, &mut report).await?;
         for (want, plan) in wants.iter().zip(&plans) {
-            self.tell(want, plan, &gathered, &asked, &mut report).await;
+            self.tell(want, plan, &gathered, &entry.asked, &mut report).await;
         }
         Ok(report)
-    }
-
-    /// Places of the upstreams that serve a device.
-    fn serving(&self, device: &DeviceProfile) -> Vec<usize> {
-        let serves = |(order, (_, devices)): (usize, &(Source, Vec<String>))| {
-            devices.contains(&device.id).then_some(order)
-        };
-        self.sources.iter().enumerate().filter_map(serves).collect()
-    }
-
-    /// Asks all upstreams for a project's page.
-    async fn ask(&self, project: &ProjectName, report: &mut Report) -> Vec<Answered> {
-        let pages = join_all(self.sources.iter().map(|(source, _)| source.project(project))).await;
-        let mut answers = Vec::new();
-        for (order, ((source, _), page)) in self.sources.iter().zip(pages).enumerate() {
-            let upstream = source.upstream.name.clone();
-            match page {
-                Ok(listing) => answers.push(Answered { order, upstream, listing }),
-                Err(error) => report.unreachable.push(Event {
-                    kind: "page",
-                    upstream,
-                    name: project.to_string(),
-                    text: chain(&error),
-                }),
-            }
-        }
-        answers
     }
 
     /// Plans and fetches until the plans ask for nothing more.
@@ -162,7 +184,9 @@ impl Pass {
             let work = fetch.into_iter().filter_map(|index| {
                 let candidate = gathered.candidates.get(index)?;
                 let origin = gathered.origins.get(index)?.as_ref()?;
-                Some(async move { Ok::<_, Error>((index, self.taker.take(candidate, origin).await?)) })
+                Some(async move {
+                    Ok::<_, Error>((index, self.shelf.taker.take(candidate, origin, Keeping::AtOnce).await?))
+                })
             });
             let taken: Vec<(usize, Taken)> = try_join_all(work).await?;
             for (index, taken) in taken {
@@ -190,7 +214,7 @@ impl Pass {
         let work = fetch.iter().copied().filter(|index| checked.insert(*index)).filter_map(|index| {
             let candidate = gathered.candidates.get(index)?;
             let origin = gathered.origins.get(index)?.as_ref()?;
-            Some(async move { (index, self.taker.requires_python(candidate, origin).await) })
+            Some(async move { (index, self.shelf.taker.requires_python(candidate, origin).await) })
         });
         let found = join_all(work.collect::<Vec<_>>()).await;
         let mut told = false;
@@ -217,6 +241,8 @@ impl Pass {
         for (index, judgement) in &plan.keep {
             let Some(candidate) = gathered.candidates.get(*index) else { continue };
             let Knowledge::Facts { facts, fresh, .. } = &candidate.knowledge else { continue };
+            let state = if *fresh { State::Fetched } else { State::Held };
+            report.put_package(device, package_of(gathered, *index, state, Some(facts.size)));
             report.kept.push(Kept {
                 device: device.clone(),
                 requirement: requirement.clone(),
@@ -277,6 +303,15 @@ impl Pass {
                 continue;
             };
             let device = want.device.id.clone();
+            let (state, why) = match candidate.knowledge {
+                Knowledge::Facts { .. } => (State::ToFetch, Why::Admitted),
+                _ => (State::ToInspect, Why::ToInspect),
+            };
+            let size = match gathered.size(index) {
+                Some(size) => Some(size),
+                None => self.shelf.taker.size(origin).await,
+            };
+            report.put_package(&device, package_of(gathered, index, state, size));
             let same = |planned: &&mut Planned| {
                 planned.file == candidate.name.text && planned.upstream == origin.upstream
             };
@@ -286,13 +321,9 @@ impl Pass {
                 }
                 continue;
             }
-            let why = match candidate.knowledge {
-                Knowledge::Facts { .. } => Why::Admitted,
-                _ => Why::ToInspect,
-            };
             report.planned.push(Planned {
                 file: candidate.name.text.clone(),
-                size: self.taker.size(origin).await,
+                size,
                 upstream: origin.upstream.clone(),
                 devices: vec![device],
                 why,
@@ -304,12 +335,17 @@ impl Pass {
 impl Report {
     /// Adds the report on one project.
     fn add(&mut self, part: Self) {
+        for row in part.devices {
+            for package in row.packages {
+                self.put_package(&row.device, package);
+            }
+        }
+        self.shadowed.extend(part.shadowed);
         self.kept.extend(part.kept);
         self.planned.extend(part.planned);
         self.refused.extend(part.refused);
         for (reason, number) in part.skipped {
-            let counter = self.skipped.entry(reason).or_default();
-            *counter = counter.saturating_add(number);
+            self.count(reason, number);
         }
         self.missing.extend(part.missing);
         self.incidents.extend(part.incidents);
@@ -320,6 +356,73 @@ impl Report {
         self.downloads = self.downloads.saturating_add(part.downloads);
         self.bytes = self.bytes.saturating_add(part.bytes);
     }
+
+    fn count(&mut self, reason: String, number: u64) {
+        let counter = self.skipped.entry(reason).or_default();
+        *counter = counter.saturating_add(number);
+    }
+
+    fn put_package(&mut self, device: &str, package: impl Into<Option<Package>>) {
+        let Some(package) = package.into() else { return };
+        match self.devices.iter_mut().find(|row| row.device == device) {
+            Some(row) if row.packages.contains(&package) => {}
+            Some(row) => row.packages.push(package),
+            None => self.devices.push(DeviceReport {
+                device: device.to_owned(),
+                packages: vec![package],
+                ..DeviceReport::default()
+            }),
+        }
+    }
+
+    /// Adds what looking a project up told.
+    pub(super) fn add_project(
+        &mut self,
+        lookups: &Shelf,
+        devices: &[DeviceProfile],
+        project: &ProjectName,
+        entry: &Entry,
+    ) {
+        let gathered = entry.gathered();
+        self.unreachable.extend(entry.unreachable.iter().cloned());
+        self.incidents.extend(gathered.incidents.iter().cloned());
+        self.gone.extend(gathered.gone.iter().cloned());
+        for (reason, number) in &gathered.skipped {
+            self.count(reason.clone(), *number);
+        }
+        for device in devices {
+            let owned = lookups.owned(project, &gathered, &lookups.pages.serving(device));
+            let from = owned.owner.map(|order| lookups.pages.name(order).to_owned());
+            for order in owned.shadowed {
+                let upstream = lookups.pages.name(order);
+                let same = |row: &&mut Shadowed| {
+                    row.project == *project && row.owner == from && row.upstream == upstream
+                };
+                match self.shadowed.iter_mut().find(same) {
+                    Some(row) => row.devices.push(device.id.clone()),
+                    None => self.shadowed.push(Shadowed {
+                        project: project.clone(),
+                        owner: from.clone(),
+                        upstream: upstream.to_owned(),
+                        devices: vec![device.id.clone()],
+                    }),
+                }
+            }
+        }
+    }
+}
+
+fn package_of(gathered: &Gathered, index: usize, state: State, size: Option<u64>) -> Option<Package> {
+    let name = &gathered.candidates.get(index)?.name;
+    Some(Package {
+        name: name.project.clone(),
+        version: name.version_text().to_owned(),
+        file: name.text.clone(),
+        size,
+        sha256: gathered.sha256(index),
+        upstream: gathered.from.get(index).cloned().unwrap_or_default(),
+        state,
+    })
 }
 
 /// The name under which a file that was passed over is counted: that of its first reason.

@@ -194,7 +194,8 @@ fn settle(want: &Want<'_>, candidates: &[Candidate], files: &[usize], plan: &mut
     if out_of_reach { Settled::Taken } else { Settled::Refused { fresh: any_fresh } }
 }
 
-fn refusal(reason: &Reason) -> Judgement {
+/// The judgement of what is not what its index promises.
+pub(super) fn refusal(reason: &Reason) -> Judgement {
     Judgement { verdict: policy::Verdict::Refuse, reasons: vec![reason.clone()], notes: Vec::new() }
 }
 

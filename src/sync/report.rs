@@ -6,13 +6,14 @@ use serde::Serialize;
 
 use crate::digest::Sha256;
 use crate::policy::{Reason, Verdict};
+use crate::resolve::{Cause, Explanation};
 use crate::wheel::ProjectName;
 
 /// What a pass did.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// Device profiles of the pass.
-    pub devices: Vec<String>,
+    /// The devices of the pass, and what each gets.
+    pub devices: Vec<DeviceReport>,
     /// Whether nothing was fetched on purpose.
     pub dry_run: bool,
     /// Files that satisfy a requirement on a device, and that the store holds.
@@ -31,6 +32,10 @@ pub struct Report {
     pub unreachable: Vec<Event>,
     /// Files that their upstream lists no more; they stay.
     pub gone: Vec<String>,
+    /// Projects that a further upstream lists, from which nothing of them is taken.
+    pub shadowed: Vec<Shadowed>,
+    /// Upstreams that lost most of what was known from them.
+    pub losses: Vec<Loss>,
     /// What else is to be told.
     pub notes: Vec<String>,
     /// Whether the limit on bytes stopped the pass.
@@ -39,6 +44,128 @@ pub struct Report {
     pub downloads: u64,
     /// Bytes of wheels downloaded.
     pub bytes: u64,
+}
+
+/// What a device gets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct DeviceReport {
+    /// Device profile.
+    pub device: String,
+    /// The set that is installed there, by project.
+    pub packages: Vec<Package>,
+    /// Sets with the next older versions of what was asked for, where more than one was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub older: Vec<Vec<Package>>,
+    /// Why there is no set, or why it is not whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<DeviceError>,
+}
+
+/// One file of a set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Package {
+    /// Project.
+    pub name: ProjectName,
+    /// Version.
+    pub version: String,
+    /// File name.
+    pub file: String,
+    /// Size in bytes, where the upstream says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Digest, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Sha256>,
+    /// Where it is from; `local` where the store alone has it.
+    pub upstream: String,
+    /// How it stands.
+    pub state: State,
+}
+
+/// How a file of a set stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum State {
+    /// The store had it.
+    #[serde(rename = "held")]
+    Held,
+    /// This pass fetched it.
+    #[serde(rename = "fetched")]
+    Fetched,
+    /// It is admitted by what is known of it, and has to be fetched.
+    #[serde(rename = "to fetch")]
+    ToFetch,
+    /// Its content decides, and has to be fetched for that.
+    #[serde(rename = "to inspect")]
+    ToInspect,
+    /// It could not be reached.
+    #[serde(rename = "not reached")]
+    NotReached,
+    /// It would pass the size limit.
+    #[serde(rename = "over limit")]
+    OverLimit,
+}
+
+/// Why a device has no set, or no whole one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeviceError {
+    /// All of it, in sentences.
+    pub text: String,
+    /// What stands in the way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// A request near to this one that has an answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instead: Vec<String>,
+    /// Other device profiles for which the request has an answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<String>,
+}
+
+impl From<String> for DeviceError {
+    fn from(text: String) -> Self {
+        Self { text, causes: Vec::new(), instead: Vec::new(), elsewhere: Vec::new() }
+    }
+}
+
+impl From<Explanation> for DeviceError {
+    fn from(explanation: Explanation) -> Self {
+        let Explanation { text, causes, instead, elsewhere } = explanation;
+        Self { text, causes, instead, elsewhere }
+    }
+}
+
+/// A project that a further upstream lists.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Shadowed {
+    /// The project.
+    pub project: ProjectName,
+    /// Where it is taken from; none where that cannot be said before that upstream answers.
+    pub owner: Option<String>,
+    /// The upstream that lists it as well.
+    pub upstream: String,
+    /// The devices that both serve.
+    pub devices: Vec<String>,
+}
+
+/// What an upstream lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// The upstream.
+    pub upstream: String,
+    /// The devices that it serves.
+    pub devices: Vec<String>,
+    /// Projects that were known from it, as far as they were looked at.
+    pub projects: u64,
+    /// How many of them it lists no file of that was known.
+    pub lost_projects: u64,
+    /// Files that were known from it.
+    pub files: u64,
+    /// How many of them it no longer lists.
+    pub lost_files: u64,
+    /// The first of them.
+    pub lost: Vec<String>,
+    /// Whether the pass went on all the same.
+    pub accepted: bool,
 }
 
 /// A file that satisfies a requirement on a device.
@@ -138,7 +265,7 @@ pub struct Nearest {
 /// Something that happened with an upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// `changed-file`, `hash-mismatch`, `metadata-mismatch`, `page`, `file`.
+    /// `changed-file`, `hash-mismatch`, `metadata-mismatch`, `differs`, `page`, `file`.
     pub kind: &'static str,
     /// Which upstream.
     pub upstream: String,
@@ -162,9 +289,11 @@ pub enum Outcome {
 impl Report {
     /// How the pass ended.
     pub fn outcome(&self) -> Outcome {
+        let stopped = self.losses.iter().any(|loss| !loss.accepted);
+        let failed = self.devices.iter().any(|device| device.error.is_some());
         if !self.unreachable.is_empty() {
             Outcome::Unreachable
-        } else if !self.missing.is_empty() || self.stopped_at_limit {
+        } else if stopped || failed || !self.missing.is_empty() || self.stopped_at_limit {
             Outcome::Incomplete
         } else {
             Outcome::Complete

@@ -13,7 +13,7 @@ use super::{Error, Listener, Means, Progress};
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Reason};
 use crate::simple::CoreMetadata;
-use crate::store::IncidentKind;
+use crate::store::{IncidentKind, Provenance};
 use crate::upstream::{self, Fetched, MetadataSource, Wanted, fetch, fetch_metadata, size_of};
 use crate::wheel::{self, InspectOptions, Inspection, Metadata, WheelFilename};
 
@@ -66,8 +66,27 @@ pub(super) struct Taker {
     pub(super) now: String,
 }
 
+/// What is done with a wheel that a device takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keeping {
+    /// The store has it at once.
+    AtOnce,
+    /// The store has its facts; its bytes wait until the set that it belongs to is known to hold.
+    Later,
+}
+
+/// A wheel that waits to be put into the store.
+pub(super) struct Pending {
+    pub(super) spool: tempfile::NamedTempFile,
+    pub(super) facts: Arc<wheel::Facts>,
+    pub(super) metadata: Vec<u8>,
+    pub(super) provenance: Provenance,
+}
+
 /// What came of a candidate.
 pub(super) struct Taken {
+    /// The wheel, where it is kept later.
+    pub(super) pending: Option<Pending>,
     /// What is known of it now.
     pub(super) knowledge: Knowledge,
     /// What the upstream did wrong.
@@ -79,8 +98,8 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    fn without_download(knowledge: Knowledge) -> Self {
-        Self { knowledge, incidents: Vec::new(), unreachable: None, bytes: None }
+    pub(super) fn without_download(knowledge: Knowledge) -> Self {
+        Self { pending: None, knowledge, incidents: Vec::new(), unreachable: None, bytes: None }
     }
 }
 
@@ -106,7 +125,12 @@ impl Taker {
     }
 
     /// Fetches a candidate and keeps what it yields.
-    pub(super) async fn take(&self, candidate: &Candidate, origin: &Origin) -> Result<Taken, Error> {
+    pub(super) async fn take(
+        &self,
+        candidate: &Candidate,
+        origin: &Origin,
+        keeping: Keeping,
+    ) -> Result<Taken, Error> {
         let Ok(_permit) = self.permits.acquire().await else {
             return Ok(Taken::without_download(Knowledge::Unreachable));
         };
@@ -116,16 +140,23 @@ impl Taker {
         };
         let file = candidate.name.text.clone();
         (self.listener)(Progress::Begins { file: file.clone(), size });
-        let taken = self.download(&candidate.name, origin, reserved).await?;
+        let taken = self.download(&candidate.name, origin, reserved, keeping).await?;
         self.budget.settle(reserved, taken.bytes.unwrap_or(0));
         let outcome = self.outcome(&taken);
         (self.listener)(Progress::Ends { file, outcome });
         Ok(taken)
     }
 
-    async fn download(&self, name: &WheelFilename, origin: &Origin, limit: u64) -> Result<Taken, Error> {
+    async fn download(
+        &self,
+        name: &WheelFilename,
+        origin: &Origin,
+        limit: u64,
+        keeping: Keeping,
+    ) -> Result<Taken, Error> {
         let store = Arc::clone(&self.means.store);
-        let spool = tokio::task::spawn_blocking(move || store.spool()).await??;
+        let size = origin.link.file.size.unwrap_or(0);
+        let spool = tokio::task::spawn_blocking(move || store.spool_for(size)).await??;
         let wanted = Wanted {
             url: origin.link.url.clone(),
             sha256: origin.link.file.sha256(),
@@ -136,7 +167,7 @@ impl Taker {
         let file = name.text.clone();
         let progress = move |bytes| listener(Progress::Reached { file: file.clone(), bytes });
         match fetch(&self.means.client, &wanted, spool.path(), &progress).await {
-            Ok(fetched) => self.keep(name, origin, spool, fetched).await,
+            Ok(fetched) => self.keep(name, origin, spool, fetched, keeping).await,
             Err(error @ upstream::Error::Io { .. }) => Err(Error::Fetch(error)),
             Err(upstream::Error::TooLarge { .. }) if self.budget.is_limited() => {
                 Ok(Taken::without_download(Knowledge::OverLimit))
@@ -178,6 +209,7 @@ impl Taker {
         };
         let incident = self.note(IncidentKind::HashMismatch, origin, name, text.clone()).await?;
         Ok(Taken {
+            pending: None,
             knowledge: Knowledge::Lied(Box::new(reason)),
             incidents: vec![incident],
             unreachable: Some(event("file")),
@@ -192,6 +224,7 @@ impl Taker {
         origin: &Origin,
         spool: tempfile::NamedTempFile,
         fetched: Fetched,
+        keeping: Keeping,
     ) -> Result<Taken, Error> {
         let bytes = Some(fetched.size);
         if let Some(taken) = self.changed(name, origin, fetched).await? {
@@ -202,25 +235,30 @@ impl Taker {
         let devices = Arc::clone(&self.devices);
         let provenance = provenance(origin, &self.now);
         let own_name = name.clone();
-        let work = move || -> Result<(Inspection, bool), Error> {
+        let work = move || -> Result<(Inspection, bool, Option<Pending>), Error> {
             let inspection = inspect(&own_name, &spool, fetched)?;
             let facts = &inspection.facts;
             let admitted = devices.iter().any(|device| {
                 let verdict = policy::judge(facts, device, &means.policy).verdict;
                 means.policy.lists(&own_name.project, verdict)
             });
-            if admitted {
-                means.store.put(spool, facts, &inspection.metadata, &provenance)?;
-            } else {
+            if !admitted {
                 means.store.put_facts(facts, &provenance)?;
+                return Ok((inspection, false, None));
             }
-            Ok((inspection, admitted))
+            if keeping == Keeping::AtOnce {
+                means.store.put(spool, facts, &inspection.metadata, &provenance)?;
+                return Ok((inspection, true, None));
+            }
+            means.store.put_facts(facts, &provenance)?;
+            let (facts, metadata) = (Arc::new(facts.clone()), inspection.metadata.clone());
+            Ok((inspection, true, Some(Pending { spool, facts, metadata, provenance })))
         };
-        let (inspection, held) = tokio::task::spawn_blocking(work).await??;
+        let (inspection, held, pending) = tokio::task::spawn_blocking(work).await??;
         let incidents = self.compare_metadata(name, origin, &inspection).await?;
         let facts = Arc::new(inspection.facts);
         let knowledge = Knowledge::Facts { facts, held, fresh: true };
-        Ok(Taken { knowledge, incidents, unreachable: None, bytes })
+        Ok(Taken { pending, knowledge, incidents, unreachable: None, bytes })
     }
 
     /// Whether an upstream without digests sent other bytes than at first sight.

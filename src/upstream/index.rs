@@ -50,8 +50,10 @@ pub struct Upstream {
     pub devices: Vec<String>,
     /// The CUDA release that its wheels are built with.
     pub cuda: Option<String>,
-    /// Of files with the same version, those of the lowest priority number are tried first.
+    /// A project belongs to the upstream with the lowest number that has it.
     pub priority: u32,
+    /// Whether anybody may put projects into it: it comes after all others, whatever its priority.
+    pub general: bool,
 }
 
 /// Why a file of upstreams cannot be used.
@@ -84,6 +86,8 @@ struct Entry {
     cuda: Option<String>,
     priority: Option<u32>,
     #[serde(default)]
+    general: bool,
+    #[serde(default)]
     disabled: bool,
     /// Where the entry's facts are from; for readers.
     #[serde(default, rename = "sources")]
@@ -109,7 +113,15 @@ impl Index {
     /// Reads a file over what is there: an entry replaces one of the same name, `disabled = true` removes it.
     pub fn read(&mut self, file: &str, text: &str) -> Result<(), IndexError> {
         let wrong = |text: String| IndexError { file: file.to_owned(), text };
-        let parsed: File = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        // Without the text of the line, which may hold a login.
+        let parsed: File = toml::from_str(text).map_err(|error| {
+            let at = error
+                .span()
+                .and_then(|span| text.get(..span.start))
+                .map(|before| before.matches('\n').count());
+            let at = at.map(|line| format!("line {}: ", line.saturating_add(1)));
+            wrong(format!("{}{}", at.unwrap_or_default(), error.message()))
+        })?;
         for entry in parsed.upstream {
             self.upstreams.retain(|upstream| upstream.name != entry.name);
             if entry.disabled {
@@ -127,9 +139,12 @@ impl Index {
             upstream.devices = entry.devices;
             upstream.cuda = entry.cuda;
             upstream.priority = entry.priority.unwrap_or(DEFAULT_PRIORITY);
+            upstream.general = entry.general;
             self.upstreams.push(upstream);
         }
-        self.upstreams.sort_by(|one, other| (one.priority, &one.name).cmp(&(other.priority, &other.name)));
+        self.upstreams.sort_by(|one, other| {
+            (one.general, one.priority, &one.name).cmp(&(other.general, other.priority, &other.name))
+        });
         Ok(())
     }
 
@@ -167,6 +182,7 @@ impl Upstream {
             devices: vec!["*".to_owned()],
             cuda: None,
             priority: DEFAULT_PRIORITY,
+            general: false,
         })
     }
 

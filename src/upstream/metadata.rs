@@ -46,8 +46,12 @@ pub async fn fetch_metadata(client: &Client, link: &Link) -> Result<Option<Metad
             }
         }
     }
-    let inside = client.retrying(|| inside(client, &link.url)).await?;
-    Ok(inside.map(MetadataSource::Inside))
+    Ok(fetch_metadata_inside(client, link).await?.map(MetadataSource::Inside))
+}
+
+/// Reads a wheel's core metadata at the zip's end by ranges, whatever lies beside it. None if the upstream answers no ranges.
+pub async fn fetch_metadata_inside(client: &Client, link: &Link) -> Result<Option<Vec<u8>>, Error> {
+    client.retrying(|| inside(client, &link.url)).await
 }
 
 /// The URL of the file beside a wheel: the ending comes before a query string.

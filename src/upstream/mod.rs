@@ -14,5 +14,5 @@ pub use credentials::{Credentials, Login};
 pub use error::{Error, shown};
 pub use fetch::{Fetched, Wanted, fetch, size_of};
 pub use index::{Index, IndexError, Kind, Upstream};
-pub use metadata::{MetadataSource, fetch_metadata};
+pub use metadata::{MetadataSource, fetch_metadata, fetch_metadata_inside};
 pub use page::{Link, Listing, Source};

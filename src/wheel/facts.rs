@@ -61,6 +61,18 @@ pub struct Facts {
     /// What is wrong with the file.
     #[serde(default)]
     pub damage: Vec<Damage>,
+    /// The [`INSPECTOR`] that found all this; 0 where it was not written down yet.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub inspector: u32,
+}
+
+/// Number of what an inspection finds and of what the fields mean. Facts of an earlier one whose file is not at hand are not
+/// relied on: the file is fetched and inspected anew. To be raised with every change that can change a verdict.
+pub const INSPECTOR: u32 = 1;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_none(inspector: &u32) -> bool {
+    *inspector == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

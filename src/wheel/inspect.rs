@@ -13,8 +13,8 @@ use super::member::{self, Buffers, Outcome, Stated};
 use super::metadata::{METADATA_CAP, Metadata, wheel_tags};
 use super::record::{self, Digest, LONGEST_LINE, RECORD_CAP};
 use super::{
-    Compiler, CompilerTarget, Damage, DamageCode, Error, Facts, FatbinRow, GpuClass, Member, MemberKind,
-    ProjectName, WheelFilename,
+    Compiler, CompilerTarget, Damage, DamageCode, Error, Facts, FatbinRow, GpuClass, INSPECTOR, Member,
+    MemberKind, ProjectName, WheelFilename,
 };
 use crate::digest::{Hasher, Sha256};
 use crate::fatbin::{Finish, Format, GpuCode, Scan, Scanner};
@@ -97,11 +97,9 @@ pub fn inspect_wheel_source(
         read_members(source, &archive.entries, &info.stated, options, &progress, total, buffers);
     let sha256 = sha256.map_err(io)?;
     if weight > FACTS_CAP {
-        damage.push(Damage {
-            code: DamageCode::Damaged,
-            member: None,
-            text: format!("the facts of its members take {weight} bytes, expected at most {FACTS_CAP}"),
-        });
+        let text = format!("the facts of its members take {weight} bytes, expected at most {FACTS_CAP}");
+        // The first, for of the rest only some are said.
+        damage.insert(0, Damage { code: DamageCode::Damaged, member: None, text });
     }
     progress.end();
 
@@ -196,6 +194,7 @@ fn empty_facts(file: &str, sha256: Sha256, size: u64) -> Facts {
         compilers: Vec::new(),
         images: BTreeMap::new(),
         cuda_sources: 0,
+        inspector: INSPECTOR,
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }

@@ -30,7 +30,7 @@ mod tags;
 pub use archive::{DIRECTORY_CAP, MOST_MEMBERS, Source};
 pub use error::Error;
 pub use facts::{
-    Compiler, CompilerTarget, Damage, DamageCode, Facts, FatbinRow, GpuClass, Member, MemberKind,
+    Compiler, CompilerTarget, Damage, DamageCode, Facts, FatbinRow, GpuClass, INSPECTOR, Member, MemberKind,
 };
 pub use file::{inspect_file, inspect_wheel, inspect_wheel_as};
 pub use filename::{FilenameErrorKind, NotAWheelFilename, WheelFilename};

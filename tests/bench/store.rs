@@ -119,6 +119,7 @@ fn facts(number: usize) -> Facts {
         compilers: Vec::new(),
         images: [("sm_80".to_owned(), 312), ("sm_87".to_owned(), 312)].into(),
         cuda_sources: 0,
+        inspector: 0,
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }

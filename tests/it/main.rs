@@ -22,5 +22,6 @@ mod resolve_real;
 mod simple_api;
 mod store;
 mod sync;
+mod sync_resolve;
 mod tidy;
 mod wheel;

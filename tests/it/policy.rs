@@ -58,6 +58,7 @@ fn surveyed(survey: &Value, compilers: &Value) -> Facts {
         compilers,
         images: BTreeMap::new(),
         cuda_sources: 0,
+        inspector: 0,
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }
@@ -139,7 +140,8 @@ pub(crate) fn of_contents(judgement: &Judgement) -> Vec<Code> {
 /// Expected values: `oracle/rule_reference.py` of the survey, over the same facts.
 #[test]
 fn judges_the_surveyed_wheels_as_the_reference_does() {
-    let policy = Policy::builtin();
+    // The reference judges each wheel for itself.
+    let policy = Policy::with_site(&[("rules.toml".to_owned(), "auxiliary = []\n".to_owned())]).unwrap();
     let expected = read("verdicts-open.json");
     let mut cells = 0;
     let mut wrong = Vec::new();
@@ -157,6 +159,19 @@ fn judges_the_surveyed_wheels_as_the_reference_does() {
     }
     assert_eq!(cells, 36 * 8);
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// NVSHMEM without code for Thor, which torch pins: it is listed, and its note says what it lacks.
+#[test]
+fn an_auxiliary_project_does_not_make_its_dependants_uninstallable() {
+    let policy = Policy::builtin();
+    let facts =
+        survey().into_iter().find(|facts| facts.file.starts_with("nvidia_nvshmem_cu13-3.4.5")).unwrap();
+    let judgement = judge(&facts, policy.device("thor-jp7.0").unwrap(), &policy);
+    assert_eq!((judgement.verdict, judgement.reasons.len()), (Verdict::Admit, 0));
+    assert!(judgement.notes.iter().any(|note| note.text.contains("no kernel image")), "{judgement:?}");
+    let judgement = judge(&facts, policy.device("orin-jp6.2").unwrap(), &policy);
+    assert_eq!(judgement.verdict, Verdict::Refuse, "its CUDA is too new as well");
 }
 
 fn agrees(cell: &str, codes: &[Code], judgement: &Judgement) -> bool {
@@ -220,6 +235,7 @@ fn named(filename: &str) -> Facts {
         compilers: Vec::new(),
         images: BTreeMap::new(),
         cuda_sources: 0,
+        inspector: 0,
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }

@@ -32,6 +32,7 @@ fn facts(file: &str, bytes: &[u8]) -> Facts {
         compilers: Vec::new(),
         images: std::collections::BTreeMap::new(),
         cuda_sources: 0,
+        inspector: 0,
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }

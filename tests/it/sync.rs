@@ -30,34 +30,34 @@ fn orin_wheel(version: &str) -> Value {
 }
 
 /// A folder with wheels.
-fn wheels(specs: &Value) -> tempfile::TempDir {
+pub(crate) fn wheels(specs: &Value) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     make_wheels(specs, folder.path());
     folder
 }
 
 /// A site: a data folder and a configuration, whose client does not wait long between two tries.
-struct Site {
-    folder: tempfile::TempDir,
+pub(crate) struct Site {
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let site = Self { folder: tempfile::tempdir().unwrap() };
         site.configure("");
         site
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    fn configure(&self, more: &str) {
+    pub(crate) fn configure(&self, more: &str) {
         let text = format!("{more}\n[network]\nbackoff_ms = 1\nretries = 3\n");
         fs_err::write(self.folder.path().join("config.toml"), text).unwrap();
     }
 
-    fn command(&self, arguments: &[&str]) -> std::process::Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> std::process::Command {
         let mut command = jetwheel(&self.data());
         command.arg("--config").arg(self.folder.path().join("config.toml"));
         command.env("HOME", self.folder.path()).env_remove("NETRC");
@@ -69,17 +69,17 @@ impl Site {
     }
 
     /// Runs a pass that must end with an exit code; yields its report.
-    fn sync(&self, code: i32, arguments: &[&str]) -> Value {
+    pub(crate) fn sync(&self, code: i32, arguments: &[&str]) -> Value {
         report_of(code, &mut self.command(arguments))
     }
 
-    fn store(&self) -> Store {
+    pub(crate) fn store(&self) -> Store {
         Store::open(&self.data()).unwrap()
     }
 }
 
 /// Runs a command that must end with an exit code; yields its report.
-fn report_of(code: i32, command: &mut std::process::Command) -> Value {
+pub(crate) fn report_of(code: i32, command: &mut std::process::Command) -> Value {
     let output = command.args(["--format", "json"]).output().unwrap();
     let said = said(&output);
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -87,18 +87,18 @@ fn report_of(code: i32, command: &mut std::process::Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// One field of each member of a list in a report.
-fn each(report: &Value, list: &str, field: &str) -> Vec<String> {
+pub(crate) fn each(report: &Value, list: &str, field: &str) -> Vec<String> {
     let members = report[list].as_array().unwrap().iter();
     members.map(|member| member[field].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 /// Every held file of the store has the bytes of its digest.
-fn assert_whole(store: &Store) -> Vec<String> {
+pub(crate) fn assert_whole(store: &Store) -> Vec<String> {
     let mut held = Vec::new();
     for project in store.projects(false).unwrap() {
         for row in store.rows(&project).unwrap() {
@@ -202,7 +202,7 @@ fn a_body_that_breaks_off_is_resumed_or_fetched_anew() {
     });
     let site = Site::new();
     let url = upstream.url("/simple/");
-    let report = site.sync(0, &["--device", ORIN, "--upstream", &url, "--keep", "2", "demo"]);
+    let report = site.sync(0, &["--no-deps", "--device", ORIN, "--upstream", &url, "--keep", "2", "demo"]);
     assert_eq!(each(&report, "kept", "version"), ["2.0", "1.0"]);
     let seen = upstream.seen();
     let ranges = |name: &str| -> Vec<Option<String>> {
@@ -229,7 +229,7 @@ fn a_file_that_changes_while_it_is_resumed_is_fetched_anew() {
         file.etag = "W/\"weak\"".to_owned();
     });
     let site = Site::new();
-    site.sync(0, &["--device", ORIN, "--upstream", &upstream.url("/simple/"), "demo"]);
+    site.sync(0, &["--no-deps", "--device", ORIN, "--upstream", &upstream.url("/simple/"), "demo"]);
     assert!(upstream.seen().iter().all(|seen| !seen.headers.contains_key("range")));
     assert_eq!(assert_whole(&site.store()), [name]);
 }
@@ -327,7 +327,8 @@ fn encoded_links_and_query_strings_reach_the_upstream_unchanged() {
         );
     });
     let site = Site::new();
-    let report = site.sync(0, &["--device", ORIN, "--upstream", &upstream.url("/simple/"), "demo"]);
+    let report =
+        site.sync(0, &["--no-deps", "--device", ORIN, "--upstream", &upstream.url("/simple/"), "demo"]);
     assert_eq!(each(&report, "kept", "file"), [name]);
     // C15: the metadata beside the wheel lies; the wheel's own counts.
     assert_eq!(each(&report, "incidents", "kind"), ["metadata-mismatch"]);
@@ -571,7 +572,8 @@ fn a_dry_run_fetches_no_wheel_and_a_limit_stops_cleanly() {
     let url = upstream.url("/simple/");
     let bytes = fs_err::metadata(folder.path().join(filename("1.0", "cp310"))).unwrap().len();
 
-    let report = site.sync(0, &["--device", ORIN, "--upstream", &url, "--dry-run", "demo", "other"]);
+    let report =
+        site.sync(0, &["--no-deps", "--device", ORIN, "--upstream", &url, "--dry-run", "demo", "other"]);
     assert_eq!(
         each(&report, "planned", "file"),
         [filename("1.0", "cp310"), "other-1.0-py3-none-any.whl".to_owned()]
@@ -582,14 +584,26 @@ fn a_dry_run_fetches_no_wheel_and_a_limit_stops_cleanly() {
     let limit = bytes.to_string();
     let report = site.sync(
         1,
-        &["--device", ORIN, "--upstream", &url, "--jobs", "1", "--max-size", &limit, "demo", "other"],
+        &[
+            "--no-deps",
+            "--device",
+            ORIN,
+            "--upstream",
+            &url,
+            "--jobs",
+            "1",
+            "--max-size",
+            &limit,
+            "demo",
+            "other",
+        ],
     );
     assert_eq!(each(&report, "kept", "project"), ["demo"]);
     assert_eq!(each(&report, "missing", "requirement"), ["other"]);
     assert_eq!(report["stopped_at_limit"], true);
     assert!(report["bytes"].as_u64().unwrap() <= bytes);
 
-    let report = site.sync(0, &["--device", ORIN, "--upstream", &url, "demo", "other"]);
+    let report = site.sync(0, &["--no-deps", "--device", ORIN, "--upstream", &url, "demo", "other"]);
     assert_eq!(report["downloads"], 1, "what was kept is not fetched again");
 }
 
@@ -709,7 +723,10 @@ fn the_report_for_people_fits_a_terminal() {
     let upstream = Upstream::serving(folder.path());
     let site = Site::new();
     let url = upstream.url("/simple/");
-    let output = site.command(&["--device", ORIN, "--upstream", &url, "demo", "absent"]).output().unwrap();
+    let output = site
+        .command(&["--no-deps", "--device", ORIN, "--upstream", &url, "demo", "absent"])
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

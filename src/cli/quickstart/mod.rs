@@ -101,7 +101,7 @@ fn fill(upstream: Option<&str>, context: &mut Context) -> anyhow::Result<Vec<Pro
             "   small real wheels, from the index at {}",
             shown.as_deref().unwrap_or("the given address")
         ))?;
-        let mut sync = vec!["sync", "--upstream", url];
+        let mut sync = vec!["sync", "--no-deps", "--upstream", url];
         sync.extend(DEVICES.iter().flat_map(|device| ["--device", device]));
         sync.extend(PROJECTS);
         let names = PROJECTS.iter().map(|project| project.split("==").next().unwrap_or(project).parse());

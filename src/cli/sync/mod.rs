@@ -13,7 +13,10 @@ use crate::sync::{self, Listener, Means, Outcome, Progress, Report, Request, Req
 use crate::upstream::{Client, Credentials, Index, Options, Source, Upstream};
 
 mod progress;
+mod refetch;
 mod text;
+
+pub(super) use refetch::refetch;
 
 /// Largest requirements file and upstream file, in bytes.
 const LARGEST_FILE: u64 = 16 << 20;
@@ -21,19 +24,22 @@ const LARGEST_FILE: u64 = 16 << 20;
 const EXAMPLES: &str = "\
 Examples:
   jetwheel sync --device orin-jp6.2 torch torchvision
-      the newest versions of both that run on an Orin with JetPack 6.2, from all upstreams known for it
+      the newest versions of both that run together on an Orin with JetPack 6.2, with all that they need
   jetwheel sync --device orin-jp6.2 --device thor-jp7.0 -r requirements.txt --max-size 20GB
       what a requirements file names, for two sorts of devices, with at most 20 GB downloaded
   jetwheel sync --device orin-jp6.2 --upstream http://devpi.example:3141/site/prod 'numpy<2'
       from a site's own index; a name such as jp6-cu126 chooses one of the known upstreams
   jetwheel sync --device orin-jp6.2 torch --dry-run
       what would be fetched, with sizes
+  jetwheel sync --device orin-jp6.2 torch --no-deps --keep 3
+      the three newest versions of torch that run there, without what they need
 
-Exit code: 0 all there; 1 a requirement has no file that fits, or the size limit was met; 2 wrong usage; 3 something that is
+Exit code: 0 all there; 1 a device has no set that fits, the size limit was met, or an upstream lost most of what it had; 2 wrong usage; 3 something that is
 wanted could not be reached. Whatever the code, what was there stays.";
 
 /// Arguments of `jetwheel sync`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Requirements such as torch, 'numpy<2'
@@ -48,10 +54,16 @@ pub struct Arguments {
     /// Name or URL of an upstream, in place of all that are known for the devices; may be repeated, the first counts most
     #[arg(long = "upstream", short = 'u', value_name = "NAME-or-URL")]
     upstreams: Vec<String>,
-    /// Take every project that the upstreams list
+    /// Name or URL of a general upstream, as by --upstream: it comes last, since anybody may put projects into it
+    #[arg(long, value_name = "NAME-or-URL")]
+    general: Vec<String>,
+    /// Take each requirement by itself, without what it needs
+    #[arg(long)]
+    no_deps: bool,
+    /// Take every project that the upstreams list, each by itself
     #[arg(long)]
     all: bool,
-    /// How many versions to keep of each requirement
+    /// How many versions to keep of each requirement, each older one with a set of its own
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
     /// End the search for a requirement after so many fetched and refused versions; the next pass goes on from there
@@ -66,6 +78,9 @@ pub struct Arguments {
     /// Folder with the site's own upstreams, read over the built-in ones
     #[arg(long, value_name = "DIR")]
     index: Option<PathBuf>,
+    /// Go on though an upstream no longer lists most of what it had; what is there stays
+    #[arg(long)]
+    accept_losses: bool,
     /// Say what would be fetched, and fetch no wheel
     #[arg(long)]
     dry_run: bool,
@@ -82,7 +97,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     }
     let index = read_index(arguments.index.as_deref().map(|dir| context.path(dir)), context)?;
     let mut options = network_options(context)?;
-    let upstreams = choose_upstreams(&arguments.upstreams, &index, &devices, &mut options.credentials)?;
+    let upstreams = choose_upstreams(arguments, &index, &devices, &mut options.credentials)?;
     let client = Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
     let cache = context.data.join("cache").join("pages");
     let sources: Vec<(Source, Vec<String>)> = upstreams
@@ -102,6 +117,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         most_bytes: arguments.max_size,
         jobs: count(arguments.jobs),
         dry_run: arguments.dry_run,
+        // Of all projects no set is asked for.
+        dependencies: !arguments.no_deps && !arguments.all,
+        accept_losses: arguments.accept_losses,
     };
     let report = pass(request, Means { store, policy, client }, context)?;
     answer(&report, context)
@@ -231,15 +249,18 @@ fn read_index(dir: Option<PathBuf>, context: &Context) -> anyhow::Result<Index> 
 ///
 /// An upstream that is named serves all devices, whatever its entry says.
 fn choose_upstreams(
-    named: &[String],
+    arguments: &Arguments,
     index: &Index,
     devices: &[DeviceProfile],
     credentials: &mut Credentials,
 ) -> anyhow::Result<Vec<(Upstream, Vec<String>)>> {
     let mut chosen: Vec<(Upstream, Vec<String>)> = Vec::new();
     let all = || devices.iter().map(|device| device.id.clone()).collect::<Vec<_>>();
-    for name in named {
-        let upstream = match index.named(name) {
+    let named = arguments.upstreams.iter().map(|name| (name, false));
+    let named: Vec<(&String, bool)> =
+        named.chain(arguments.general.iter().map(|name| (name, true))).collect();
+    for (name, general) in &named {
+        let mut upstream = match index.named(name) {
             Some(upstream) => upstream.clone(),
             None if name.contains("://") => Upstream::at(name).map_err(Usage)?,
             None => {
@@ -252,6 +273,7 @@ fn choose_upstreams(
                 .into());
             }
         };
+        upstream.general |= general;
         chosen.push((upstream, all()));
     }
     if named.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::sync::{Event, Report, Why};
+use crate::sync::{Event, Report, State, Why};
 
 /// A size in decimal units: `542.9 MB`.
 pub(super) fn size(bytes: u64) -> String {
@@ -20,8 +20,21 @@ pub(super) fn size(bytes: u64) -> String {
 /// Renders the report within a width in columns.
 pub(super) fn render(report: &Report, width: usize) -> String {
     let mut out = String::new();
-    for device in &report.devices {
-        block_of_device(&mut out, report, device, width);
+    for row in &report.devices {
+        block_of_device(&mut out, report, &row.device, width);
+        for package in row
+            .packages
+            .iter()
+            .filter(|package| matches!(package.state, State::NotReached | State::OverLimit))
+        {
+            let state = if package.state == State::OverLimit { "too large" } else { "lost" };
+            wrapped(&mut out, &format!("{state:9} {} ({})", package.file, package.upstream), 2, width);
+        }
+        if let Some(error) = &row.error {
+            for line in error.text.lines() {
+                wrapped(&mut out, line, 2, width);
+            }
+        }
     }
     let mut events = |title: &str, events: &[Event]| {
         if !events.is_empty() {
@@ -38,6 +51,13 @@ pub(super) fn render(report: &Report, width: usize) -> String {
         for file in &report.gone {
             let _infallible = writeln!(out, "  {file}");
         }
+    }
+    for row in &report.shadowed {
+        let taken = row
+            .owner
+            .as_ref()
+            .map_or("of which nothing is taken now".to_owned(), |owner| format!("it is taken from {owner}"));
+        wrapped(&mut out, &format!("{} also lists {}; {taken}", row.upstream, row.project), 0, width);
     }
     for note in &report.notes {
         wrapped(&mut out, &format!("note: {note}"), 0, width);
@@ -81,7 +101,12 @@ fn block_of_device(out: &mut String, report: &Report, device: &str, width: usize
         }
     }
     for missing in report.missing.iter().filter(|missing| missing.device == device) {
-        wrapped(out, &format!("nothing   for {}: {}", missing.requirement, missing.text), 2, width);
+        // What the device's error tells in whole is not told twice.
+        let told =
+            report.devices.iter().filter(|row| row.device == device).filter_map(|row| row.error.as_ref());
+        if told.into_iter().all(|error| error.text != missing.text) {
+            wrapped(out, &format!("nothing   for {}: {}", missing.requirement, missing.text), 2, width);
+        }
     }
 }
 

@@ -53,6 +53,7 @@ impl Brief {
             compilers: Vec::new(),
             images: BTreeMap::new(),
             cuda_sources: facts.cuda_sources,
+            inspector: facts.inspector,
             needed_dlopen: Vec::new(),
             damage: Vec::new(),
         };
@@ -66,6 +67,7 @@ impl Brief {
     }
 
     /// The same, with what the wheel was compiled against.
+    #[must_use]
     pub fn with_abi(self, abi: Abi) -> Self {
         Self { abi, ..self }
     }

@@ -194,10 +194,14 @@ impl Upstream {
         std::mem::take(&mut self.state.lock().unwrap().seen)
     }
 
-    /// Paths of the files that were asked for since the last call, in order.
+    /// Paths of the files that were asked for since the last call, in order, whole or from a place to their end.
     pub(crate) fn fetched(&self) -> Vec<String> {
         let seen = self.seen().into_iter();
-        let files = seen.filter(|seen| seen.method == "GET" && seen.path.starts_with("/f/"));
+        let part = |seen: &Seen| {
+            let range = seen.headers.get("range").and_then(|range| range.strip_prefix("bytes="));
+            range.is_some_and(|range| !range.ends_with('-'))
+        };
+        let files = seen.filter(|seen| seen.method == "GET" && seen.path.starts_with("/f/") && !part(seen));
         files.map(|seen| seen.path).filter(|path| !path.contains(".metadata")).collect()
     }
 }

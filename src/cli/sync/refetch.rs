@@ -1,0 +1,35 @@
+//! Fetching a known file again, by where it came from: for `verify --repair`.
+
+use std::io;
+use std::thread;
+
+use super::network_options;
+use crate::cli::{Context, Usage};
+use crate::store::Row;
+use crate::upstream::{Client, Wanted, fetch};
+
+/// A function that fetches a file by what its row says of its origin.
+pub(in crate::cli) fn refetch(
+    context: &mut Context,
+) -> anyhow::Result<impl Fn(&Row, &mut fs_err::File) -> Result<(), String> + use<>> {
+    let options = network_options(context)?;
+    let client = Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
+    Ok(move |row: &Row, file: &mut fs_err::File| {
+        let url = row.provenance.url.as_deref().ok_or("it came from no upstream")?;
+        let wanted = Wanted {
+            url: url.parse().map_err(|error| format!("{url}: {error}"))?,
+            sha256: Some(row.facts.sha256),
+            size: Some(row.facts.size),
+            limit: row.facts.size,
+        };
+        // A thread of its own, since this one may drive a runtime already.
+        let (path, client) = (file.path(), &client);
+        let fetching = || -> Result<(), String> {
+            let runtime = super::runtime().map_err(|error: io::Error| error.to_string())?;
+            let fetched = runtime.block_on(fetch(client, &wanted, path, &|_| {}));
+            fetched.map(drop).map_err(|error| format!("{:#}", anyhow::Error::new(error)))
+        };
+        thread::scope(|scope| scope.spawn(fetching).join())
+            .unwrap_or_else(|_| Err("the download ended by a panic".to_owned()))
+    })
+}

@@ -1,0 +1,780 @@
+//! A pass over whole sets: for each device resolve against the upstreams, inspect what decides, fetch what is chosen.
+//!
+//! Resolving reads names, index pages, metadata and known facts. What it chooses and nobody has inspected yet is fetched,
+//! smallest first: a refused file of two megabytes spares one of nine hundred that needs it. After each refusal it resolves
+//! anew. When all of a set is known to run, its wheels go into the store; of all others the facts stay.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::future::try_join_all;
+use futures_util::stream;
+use tokio::runtime::Handle;
+
+use super::plan::Knowledge;
+use super::report::{
+    DeviceError, Event, Kept, Missing, Nearest, Package, Planned, Refused, Report, State, Why,
+};
+use super::shelf::Shelf;
+use super::take::{Keeping, Pending, Taken};
+use super::view::{Excluded, Found, Pick, Place, solve};
+use super::{Error, Requirement};
+use crate::digest::Sha256;
+use crate::policy::{self, Code, DeviceProfile, Judgement, Reason, Verdict};
+use crate::resolve::closure::{Brief, Wheel, closure_by};
+use crate::resolve::{CauseKind, Explanation, Request};
+use crate::wheel::{Facts, ProjectName};
+
+/// Most rounds of one pass. Each inspects at least one wheel, or rules one out.
+const MOST_ROUNDS: usize = 2_000;
+
+/// Refusals of one device after which a search ends where no other limit is given.
+const MOST_REFUSALS: usize = 200;
+
+/// Wheels up to this size are fetched together, whatever their order: waiting for each costs more than a few of them.
+const SMALL: u64 = 32 << 20;
+
+/// How many times larger than the smallest a wheel may be to be inspected with it.
+const LARGER: u64 = 4;
+
+/// Other profiles that are tried where a request has no answer.
+const MOST_ELSEWHERE: usize = 8;
+
+/// Heads of files that are asked for at the same time.
+const HEADS_AT_ONCE: usize = 8;
+
+/// What is to be found for one device.
+struct Goal {
+    device: usize,
+    request: Request,
+    /// What was asked for, as the report names it.
+    label: String,
+    /// Whether it is an older set beside the first one.
+    older: bool,
+    excluded: Excluded,
+    reached: BTreeSet<ProjectName>,
+    notes: Vec<String>,
+    refusals: usize,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    /// Not looked for yet.
+    Open,
+    /// A set, as far as it is known.
+    Set(Vec<Pick>),
+    /// A set whose wheels are all in the store.
+    Whole(Vec<Pick>),
+    /// There is none.
+    None(Box<Explanation>),
+    /// None was found.
+    Failed(String),
+    /// Its wheels are not known for an outage.
+    Unreached(Event),
+}
+
+impl Goal {
+    fn new(device: usize, request: Request, label: String, older: bool) -> Self {
+        Self {
+            device,
+            request,
+            label,
+            older,
+            excluded: Excluded::new(),
+            reached: BTreeSet::new(),
+            notes: Vec::new(),
+            refusals: 0,
+            outcome: Outcome::Open,
+        }
+    }
+
+    fn picks(&self) -> &[Pick] {
+        match &self.outcome {
+            Outcome::Set(picks) | Outcome::Whole(picks) => picks,
+            _ => &[],
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.outcome, Outcome::Open | Outcome::Set(_))
+    }
+}
+
+/// A pass at work.
+pub(super) struct Sets {
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) devices: Arc<Vec<DeviceProfile>>,
+    pub(super) keep: usize,
+    pub(super) tries: Option<usize>,
+    pub(super) jobs: usize,
+    pub(super) dry_run: bool,
+    pub(super) pending: HashMap<Sha256, Pending>,
+}
+
+/// What a device has to have fetched.
+#[derive(Default)]
+struct Wanted {
+    /// Nobody knows what they hold.
+    unknown: BTreeSet<Place>,
+    /// They are admitted, and their bytes are not there.
+    absent: BTreeSet<Place>,
+}
+
+impl Sets {
+    /// Finds the sets of all devices that are not `stopped`, and fetches them.
+    pub(super) async fn run(
+        &mut self,
+        requirements: &[Requirement],
+        stopped: &BTreeSet<String>,
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        let parsed: Vec<_> = requirements.iter().filter_map(|one| one.to_string().parse().ok()).collect();
+        let label: Vec<String> = requirements.iter().map(ToString::to_string).collect();
+        let mut goals: Vec<Goal> = Vec::new();
+        for (at, device) in self.devices.iter().enumerate() {
+            for requirement in requirements.iter().filter(|one| !one.applies_to(device)) {
+                report.notes.push(format!("{requirement}: its marker does not hold on {}", device.id));
+            }
+            if !stopped.contains(&device.id) {
+                let request = Request { requirements: parsed.clone(), ..Request::default() };
+                goals.push(Goal::new(at, request, label.join(", "), false));
+            }
+        }
+        self.pursue(&mut goals, report).await?;
+        self.older(&mut goals, report).await?;
+        self.explain(&mut goals).await?;
+        let places: Vec<Place> = goals.iter().flat_map(Goal::picks).map(|pick| pick.place.clone()).collect();
+        self.ask_sizes(&places).await;
+        for goal in &goals {
+            self.tell(goal, requirements, report);
+        }
+        self.tell_projects(&goals, report);
+        Ok(())
+    }
+
+    /// Looks for the next older versions of each requirement, as many as are kept.
+    async fn older(&mut self, goals: &mut Vec<Goal>, report: &mut Report) -> Result<(), Error> {
+        let mut first = 0;
+        for _ in 1..self.keep {
+            let last = goals.len();
+            let mut next = Vec::new();
+            for goal in goals.get(first..last).unwrap_or_default() {
+                for requirement in &goal.request.requirements {
+                    let pick = goal.picks().iter().find(|pick| pick.place.0 == requirement.project);
+                    let Some(version) = pick.and_then(|pick| {
+                        let entry = self.shelf.seen(&pick.place.0)?;
+                        let gathered = entry.gathered();
+                        Some(gathered.candidates.get(pick.place.1)?.name.version.clone().without_local())
+                    }) else {
+                        continue;
+                    };
+                    let Ok(below) = format!("{}<{version}", requirement.project).parse() else { continue };
+                    let mut constraints = goal.request.constraints.clone();
+                    constraints.push(below);
+                    let label = requirement.text.clone();
+                    let request = Request {
+                        requirements: vec![requirement.clone()],
+                        constraints,
+                        ..Request::default()
+                    };
+                    next.push(Goal::new(goal.device, request, label, true));
+                }
+            }
+            if next.is_empty() {
+                break;
+            }
+            self.pursue(&mut next, report).await?;
+            goals.extend(next);
+            first = last;
+        }
+        Ok(())
+    }
+
+    /// Resolves, inspects and fetches until there is nothing more to do for any goal.
+    async fn pursue(&mut self, goals: &mut [Goal], report: &mut Report) -> Result<(), Error> {
+        for _round in 0..MOST_ROUNDS {
+            let (mut wanted, mut again) = (Wanted::default(), false);
+            for goal in goals.iter_mut().filter(|goal| goal.is_open()) {
+                self.resolve(goal).await?;
+                let Outcome::Set(picks) = &goal.outcome else { continue };
+                let own = self.wanted(picks);
+                if own.unknown.is_empty() {
+                    let excluded = self.excluded(goal).await?;
+                    if !excluded.is_empty() {
+                        goal.excluded.extend(excluded);
+                        again = true;
+                        continue;
+                    }
+                }
+                if own.unknown.is_empty() && own.absent.is_empty() {
+                    self.store(goal).await?;
+                }
+                wanted.unknown.extend(own.unknown);
+                wanted.absent.extend(own.absent);
+            }
+            if self.dry_run && !again {
+                break;
+            }
+            let inspects = !wanted.unknown.is_empty();
+            let batch = if self.dry_run {
+                Vec::new()
+            } else if inspects {
+                self.smallest(&wanted.unknown).await
+            } else {
+                wanted.absent.into_iter().collect()
+            };
+            if batch.is_empty() && !again {
+                break;
+            }
+            self.take(&batch, report).await?;
+            for goal in goals.iter_mut().filter(|goal| goal.is_open()) {
+                self.count_refusals(goal, &batch);
+            }
+        }
+        // What an outage or the limit cut short is still what will be wanted: the next pass goes on from there.
+        for goal in goals.iter_mut() {
+            if matches!(goal.outcome, Outcome::Set(_)) && !self.dry_run {
+                self.put(goal).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn resolve(&self, goal: &mut Goal) -> Result<(), Error> {
+        let Some(device) = self.devices.get(goal.device) else { return Ok(()) };
+        let solve =
+            || self.solve((device.clone(), device.clone()), goal.request.clone(), goal.excluded.clone());
+        let (mut found, mut reached) = solve().await?;
+        if matches!(found, Found::None(_)) && self.shelf.recheck(&reached).await {
+            (found, reached) = solve().await?;
+        }
+        goal.reached.extend(reached);
+        goal.notes.clear();
+        goal.outcome = match found {
+            Found::Set(picks, notes) => {
+                goal.notes = notes;
+                Outcome::Set(picks)
+            }
+            Found::None(explanation) => Outcome::None(explanation),
+            Found::Refused(text) => Outcome::Failed(text),
+            Found::Unreached(event) => Outcome::Unreached(event),
+        };
+        Ok(())
+    }
+
+    async fn solve(
+        &self,
+        devices: (DeviceProfile, DeviceProfile),
+        request: Request,
+        excluded: Excluded,
+    ) -> Result<(Found, BTreeSet<ProjectName>), Error> {
+        let (lookups, runtime) = (Arc::clone(&self.shelf), Handle::current());
+        let solving = move || solve(&lookups, &runtime, (&devices.0, &devices.1), &request, &excluded);
+        tokio::task::spawn_blocking(solving).await?
+    }
+
+    fn wanted(&self, picks: &[Pick]) -> Wanted {
+        let mut wanted = Wanted::default();
+        for pick in picks {
+            let Some(entry) = self.shelf.seen(&pick.place.0) else { continue };
+            let gathered = entry.gathered();
+            let Some(candidate) = gathered.candidates.get(pick.place.1) else { continue };
+            match &candidate.knowledge {
+                Knowledge::Unknown => {
+                    wanted.unknown.insert(pick.place.clone());
+                }
+                Knowledge::Facts { held: false, .. } => {
+                    wanted.absent.insert(pick.place.clone());
+                }
+                _ => {}
+            }
+        }
+        wanted
+    }
+
+    fn facts(&self, place: &Place) -> Option<Arc<Facts>> {
+        let entry = self.shelf.seen(&place.0)?;
+        let gathered = entry.gathered();
+        match &gathered.candidates.get(place.1)?.knowledge {
+            Knowledge::Facts { facts, .. } => Some(Arc::clone(facts)),
+            _ => None,
+        }
+    }
+
+    /// The wheels of a set that the device's index would not list beside the others, with what the store has of their projects.
+    async fn excluded(&self, goal: &Goal) -> Result<Excluded, Error> {
+        let Some(device) = self.devices.get(goal.device).cloned() else { return Ok(Excluded::new()) };
+        let places: Vec<Place> = goal.picks().iter().map(|pick| pick.place.clone()).collect();
+        let chosen: Vec<Arc<Facts>> = places.iter().filter_map(|place| self.facts(place)).collect();
+        if chosen.len() != places.len() {
+            return Ok(Excluded::new());
+        }
+        let means = self.shelf.taker.means.clone();
+        let work = move || -> Result<Excluded, Error> {
+            let mut known = chosen.clone();
+            for (project, _) in &places {
+                for row in means.store.rows(project)? {
+                    if row.held && !chosen.iter().any(|facts| facts.sha256 == row.facts.sha256) {
+                        known.push(row.facts);
+                    }
+                }
+            }
+            let wheel = |facts: Arc<Facts>| Wheel {
+                verdict: policy::judge(&facts, &device, &means.policy).verdict,
+                brief: Arc::new(Brief::of(&facts)),
+            };
+            let wheels: Vec<Wheel> = known.into_iter().map(wheel).collect();
+            let mut excluded = Excluded::new();
+            for (at, change) in closure_by(&wheels, &device, &means.policy) {
+                if let (Some(place), Some(reason)) = (places.get(at), change.refusals.into_iter().next()) {
+                    excluded.insert(place.clone(), reason);
+                }
+            }
+            Ok(excluded)
+        };
+        tokio::task::spawn_blocking(work).await?
+    }
+
+    /// Asks for the sizes that pages do not state.
+    async fn ask_sizes(&self, places: impl IntoIterator<Item = &Place>) {
+        let asked = places.into_iter().filter_map(|(project, index)| {
+            let entry = self.shelf.seen(project)?;
+            let gathered = entry.gathered();
+            if gathered.size(*index).is_some() || gathered.sizes.contains_key(index) {
+                return None;
+            }
+            let origin = gathered.origins.get(*index)?.clone()?;
+            Some((Arc::clone(&entry), *index, origin))
+        });
+        let asked: Vec<_> = asked.collect();
+        let asking = asked.into_iter().map(|(entry, index, origin)| async move {
+            let size = self.shelf.taker.size(&origin).await;
+            entry.gathered().sizes.insert(index, size);
+        });
+        stream::iter(asking).buffer_unordered(HEADS_AT_ONCE).collect::<Vec<()>>().await;
+    }
+
+    /// The smallest of some files, and others that do not much delay what they tell.
+    async fn smallest(&self, places: &BTreeSet<Place>) -> Vec<Place> {
+        self.ask_sizes(places).await;
+        let size = |place: &Place| {
+            let entry = self.shelf.seen(&place.0)?;
+            entry.gathered().size(place.1)
+        };
+        let mut sized: Vec<(u64, Place)> =
+            places.iter().map(|place| (size(place).unwrap_or(u64::MAX), place.clone())).collect();
+        sized.sort();
+        let limit = sized.first().map_or(0, |(size, _)| size.saturating_mul(LARGER).max(SMALL));
+        let batch = sized.into_iter().take(self.jobs).filter(|(size, _)| *size <= limit);
+        batch.map(|(_, place)| place).collect()
+    }
+
+    async fn take(&mut self, batch: &[Place], report: &mut Report) -> Result<(), Error> {
+        let fetcher = &self.shelf.taker;
+        let work = batch.iter().filter_map(|place| {
+            let entry = self.shelf.seen(&place.0)?;
+            let (candidate, origin) = entry.candidate(place.1)?;
+            Some(async move {
+                let taken = match &origin {
+                    Some(origin) => Some(fetcher.take(&candidate, origin, Keeping::Later).await?),
+                    None => None,
+                };
+                Ok::<_, Error>((entry, place.1, taken))
+            })
+        });
+        for (entry, index, taken) in try_join_all(work).await? {
+            // A file that the store lost and no upstream lists any more cannot be had.
+            let taken = taken.unwrap_or_else(|| Taken::without_download(Knowledge::Unreachable));
+            report.incidents.extend(taken.incidents);
+            report.unreachable.extend(taken.unreachable);
+            if let Some(bytes) = taken.bytes {
+                report.downloads = report.downloads.saturating_add(1);
+                report.bytes = report.bytes.saturating_add(bytes);
+            }
+            if let Some(pending) = taken.pending {
+                self.pending.insert(pending.facts.sha256, pending);
+            }
+            if let Some(candidate) = entry.gathered().candidates.get_mut(index) {
+                candidate.knowledge = taken.knowledge;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what was fetched for a goal and is refused; ends it where there was too much of it.
+    fn count_refusals(&self, goal: &mut Goal, batch: &[Place]) {
+        let Some(device) = self.devices.get(goal.device) else { return };
+        let policy = &self.shelf.taker.means.policy;
+        let refused = goal.picks().iter().filter(|pick| batch.contains(&pick.place)).filter(|pick| {
+            self.facts(&pick.place).is_some_and(|facts| {
+                !policy.lists(&pick.place.0, policy::judge(&facts, device, policy).verdict)
+            })
+        });
+        let refused = refused.count();
+        goal.refusals = goal.refusals.saturating_add(refused);
+        let most = self.tries.unwrap_or(MOST_REFUSALS);
+        if refused > 0 && goal.refusals >= most {
+            goal.outcome = Outcome::Failed(format!(
+                "the search for {} ended after {most} refused wheels; the next pass goes on from there",
+                goal.label
+            ));
+        }
+    }
+
+    /// Takes a whole set into the store.
+    async fn store(&mut self, goal: &mut Goal) -> Result<(), Error> {
+        let has_all = goal.picks().iter().all(|pick| self.facts(&pick.place).is_some());
+        if !has_all || self.dry_run {
+            return Ok(());
+        }
+        self.put(goal).await?;
+        if let Outcome::Set(picks) = std::mem::replace(&mut goal.outcome, Outcome::Open) {
+            goal.outcome = Outcome::Whole(picks);
+        }
+        Ok(())
+    }
+
+    /// Takes what is there of a set into the store.
+    async fn put(&mut self, goal: &Goal) -> Result<(), Error> {
+        let facts: Vec<Arc<Facts>> = goal.picks().iter().filter_map(|pick| self.facts(&pick.place)).collect();
+        for facts in facts {
+            let Some(pending) = self.pending.remove(&facts.sha256) else { continue };
+            let store = Arc::clone(&self.shelf.taker.means.store);
+            let putting =
+                move || store.put(pending.spool, &pending.facts, &pending.metadata, &pending.provenance);
+            tokio::task::spawn_blocking(putting).await??;
+        }
+        Ok(())
+    }
+
+    /// Adds to explanations what the resolver cannot know: other devices, and what nobody has inspected yet.
+    async fn explain(&self, goals: &mut [Goal]) -> Result<(), Error> {
+        for goal in goals.iter_mut().filter(|goal| !goal.older) {
+            let (Outcome::None(explanation), Some(device)) =
+                (&mut goal.outcome, self.devices.get(goal.device))
+            else {
+                continue;
+            };
+            let open: Vec<String> =
+                explanation.instead.iter().filter(|pin| !self.is_admitted(pin, device)).cloned().collect();
+            if !open.is_empty() {
+                let _infallible = write!(
+                    explanation.text,
+                    "\nNobody has inspected {} here yet: names and pins rule nothing out, the content may.",
+                    open.join(", ")
+                );
+            }
+            let mut elsewhere = Vec::new();
+            let policy = Arc::clone(&self.shelf.taker.means.policy);
+            let others = policy.devices().filter(|other| other.soc == device.soc && other.id != device.id);
+            // The newest releases first: what is missing on an old one is mostly there.
+            let others: Vec<&DeviceProfile> = others.collect();
+            for other in others.into_iter().rev().take(MOST_ELSEWHERE) {
+                let solved = self
+                    .solve((other.clone(), device.clone()), goal.request.clone(), Excluded::new())
+                    .await?;
+                if let (Found::Set(..), _) = solved {
+                    elsewhere.push(other.id.clone());
+                }
+            }
+            explanation.offer_elsewhere(elsewhere);
+        }
+        Ok(())
+    }
+
+    /// Whether a version is known to run, by facts of one of its wheels.
+    fn is_admitted(&self, pin: &str, device: &DeviceProfile) -> bool {
+        let policy = &self.shelf.taker.means.policy;
+        let known = pin.split_once("==").and_then(|(project, version)| {
+            let project: ProjectName = project.parse().ok()?;
+            let version: pep440_rs::Version = version.parse().ok()?;
+            let entry = self.shelf.seen(&project)?;
+            let gathered = entry.gathered();
+            Some(gathered.candidates.iter().any(|candidate| match &candidate.knowledge {
+                Knowledge::Facts { facts, .. } if candidate.name.version == version => {
+                    policy.lists(&project, policy::judge(facts, device, policy).verdict)
+                }
+                _ => false,
+            }))
+        });
+        known.unwrap_or(false)
+    }
+}
+
+/// A pick with all that a report says of it.
+struct Told {
+    package: Package,
+    requires: Vec<ProjectName>,
+    judgement: Option<Judgement>,
+    fresh: bool,
+}
+
+impl Sets {
+    fn told(&self, goal: &Goal, device: &DeviceProfile) -> Vec<Told> {
+        let policy = &self.shelf.taker.means.policy;
+        let told = goal.picks().iter().filter_map(|pick| {
+            let (project, index) = &pick.place;
+            let entry = self.shelf.seen(project)?;
+            let gathered = entry.gathered();
+            let candidate = gathered.candidates.get(*index)?;
+            let (state, judgement, fresh) = match &candidate.knowledge {
+                Knowledge::Facts { facts, held, fresh } => {
+                    let state = match (held, fresh) {
+                        (false, _) => State::ToFetch,
+                        (true, true) => State::Fetched,
+                        (true, false) => State::Held,
+                    };
+                    (state, Some(policy::judge(facts, device, policy)), *fresh)
+                }
+                Knowledge::OverLimit => (State::OverLimit, None, false),
+                Knowledge::Unreachable => (State::NotReached, None, false),
+                Knowledge::Unknown | Knowledge::Lied(_) => (State::ToInspect, None, false),
+            };
+            let package = Package {
+                name: project.clone(),
+                version: candidate.name.version_text().to_owned(),
+                file: candidate.name.text.clone(),
+                size: gathered.size(*index),
+                sha256: gathered.sha256(*index),
+                upstream: gathered.from.get(*index).cloned().unwrap_or_default(),
+                state,
+            };
+            Some(Told { package, requires: pick.requires.clone(), judgement, fresh })
+        });
+        told.collect()
+    }
+
+    /// Writes what came of a goal into the report.
+    fn tell(&self, goal: &Goal, requirements: &[Requirement], report: &mut Report) {
+        let Some(device) = self.devices.get(goal.device) else { return };
+        let told = self.told(goal, device);
+        for one in &told {
+            tell_package(goal, device, requirements, one, &told, report);
+        }
+        report.notes.extend(goal.notes.iter().map(|note| format!("{}: {note}", device.id)));
+        self.tell_refused(goal, device, report);
+        let stands = |state| told.iter().filter(move |one| one.package.state == state);
+        let short: Vec<&str> = stands(State::NotReached)
+            .chain(stands(State::OverLimit))
+            .map(|one| one.package.file.as_str())
+            .collect();
+        let error = match &goal.outcome {
+            Outcome::None(explanation) => Some(DeviceError::from((**explanation).clone())),
+            Outcome::Failed(text) => Some(DeviceError::from(text.clone())),
+            Outcome::Unreached(event) => {
+                report.unreachable.push(event.clone());
+                Some(DeviceError::from(event.text.clone()))
+            }
+            _ if !short.is_empty() => {
+                Some(DeviceError::from(format!("the set is not whole without {}", short.join(", "))))
+            }
+            _ => None,
+        };
+        report.stopped_at_limit |= stands(State::OverLimit).next().is_some();
+        if goal.older && !matches!(goal.outcome, Outcome::Unreached(_)) && short.is_empty() {
+            // That there is no older version is no failure.
+            if !told.is_empty()
+                && let Some(row) = report.devices.iter_mut().find(|row| row.device == device.id)
+            {
+                row.older.push(told.into_iter().map(|one| one.package).collect());
+            }
+            return;
+        }
+        if let Some(error) = &error {
+            let mut nearest = None;
+            for cause in &error.causes {
+                let Some(file) = cause.files.first() else { continue };
+                let by_python = || Reason {
+                    code: Code::RequiresPython,
+                    member: None,
+                    found: Vec::new(),
+                    wanted: Vec::new(),
+                    text: cause.text.clone(),
+                    remedy: String::new(),
+                };
+                let python = cause.kind == CauseKind::RequiresPython;
+                if let Some(reason) = cause.reason.clone().or_else(|| python.then(by_python)) {
+                    nearest = Some(Nearest { file: file.clone(), reasons: vec![reason] });
+                    break;
+                }
+            }
+            report.missing.push(Missing {
+                device: device.id.clone(),
+                requirement: goal.label.clone(),
+                text: error.text.clone(),
+                nearest,
+            });
+        }
+        if let Some(row) = report.devices.iter_mut().find(|row| row.device == device.id) {
+            row.error = row.error.take().or(error);
+            if !goal.older {
+                row.packages = told.into_iter().map(|one| one.package).collect();
+            }
+        }
+    }
+
+    /// Names what was looked into and refused: what this pass fetched, and newer versions of what was asked for.
+    fn tell_refused(&self, goal: &Goal, device: &DeviceProfile, report: &mut Report) {
+        let policy = &self.shelf.taker.means.policy;
+        for project in &goal.reached {
+            let Some(entry) = self.shelf.seen(project) else { continue };
+            let gathered = entry.gathered();
+            let asked: Vec<_> = goal
+                .request
+                .requirements
+                .iter()
+                .filter(|requirement| requirement.project == *project)
+                .collect();
+            let chosen = goal.picks().iter().find(|pick| pick.place.0 == *project);
+            let chosen = chosen.and_then(|pick| gathered.candidates.get(pick.place.1));
+            for index in self.shelf.offered(project, &gathered, device) {
+                let Some(candidate) = gathered.candidates.get(index) else { continue };
+                let (judgement, sha256, fetched) = match &candidate.knowledge {
+                    Knowledge::Facts { facts, fresh, .. } => {
+                        (policy::judge(facts, device, policy), Some(facts.sha256), *fresh)
+                    }
+                    Knowledge::Lied(reason) => (super::plan::refusal(reason), None, false),
+                    _ => continue,
+                };
+                let excluded = goal.excluded.get(&(project.clone(), index));
+                if policy.lists(project, judgement.verdict) && excluded.is_none() {
+                    continue;
+                }
+                let by_name = policy::judge_listing(
+                    &candidate.name,
+                    candidate.requires_python.as_deref(),
+                    device,
+                    policy,
+                );
+                let newer = chosen.is_none_or(|chosen| candidate.name.version > chosen.name.version);
+                let wanted = !asked.is_empty()
+                    && newer
+                    && asked.iter().all(|own| own.specifiers.contains(&candidate.name.version));
+                if !by_name.is_empty() || !(fetched || wanted || sha256.is_none() || excluded.is_some()) {
+                    continue;
+                }
+                let known =
+                    |refused: &Refused| refused.device == device.id && refused.file == candidate.name.text;
+                if report.refused.iter().any(known) {
+                    continue;
+                }
+                let (verdict, reasons) = match excluded {
+                    Some(reason) => (Verdict::Refuse, vec![reason.clone()]),
+                    None => (judgement.verdict, judgement.reasons),
+                };
+                report.refused.push(Refused {
+                    device: device.id.clone(),
+                    requirement: asked.first().map_or_else(|| project.to_string(), |own| own.text.clone()),
+                    file: candidate.name.text.clone(),
+                    sha256,
+                    verdict,
+                    reasons,
+                    fetched,
+                });
+            }
+        }
+    }
+
+    /// Writes what was found out about the projects themselves into the report.
+    fn tell_projects(&self, goals: &[Goal], report: &mut Report) {
+        let policy = &self.shelf.taker.means.policy;
+        for (project, entry) in self.shelf.all() {
+            let reached: Vec<&DeviceProfile> = goals
+                .iter()
+                .filter(|goal| !goal.older && goal.reached.contains(&project))
+                .filter_map(|goal| self.devices.get(goal.device))
+                .collect();
+            if reached.is_empty() {
+                continue;
+            }
+            let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+            let gathered = entry.gathered();
+            for device in reached {
+                for index in self.shelf.offered(&project, &gathered, device) {
+                    let Some(candidate) = gathered.candidates.get(index) else { continue };
+                    if !matches!(candidate.knowledge, Knowledge::Unknown) {
+                        continue;
+                    }
+                    let page = candidate.requires_python.as_deref();
+                    if let Some(reason) = policy::judge_listing(&candidate.name, page, device, policy).first()
+                    {
+                        let counter = counts.entry(policy::code_name(&reason.code)).or_default();
+                        *counter = counter.saturating_add(1);
+                    }
+                }
+            }
+            drop(gathered);
+            report.add_project(&self.shelf, &self.devices, &project, &entry);
+            for (reason, number) in counts {
+                let counter = report.skipped.entry(reason).or_default();
+                *counter = counter.saturating_add(number);
+            }
+        }
+    }
+}
+
+/// Writes one file of a set into the report.
+fn tell_package(
+    goal: &Goal,
+    device: &DeviceProfile,
+    requirements: &[Requirement],
+    one: &Told,
+    all: &[Told],
+    report: &mut Report,
+) {
+    let package = &one.package;
+    let stated = requirements.iter().find(|requirement| requirement.project == package.name);
+    let requirement = match stated {
+        _ if goal.older && goal.request.requirements.iter().any(|own| own.project == package.name) => {
+            goal.label.clone()
+        }
+        Some(requirement) => requirement.to_string(),
+        None => {
+            let dependant = all.iter().find(|other| other.requires.contains(&package.name));
+            dependant.map_or_else(String::new, |other| format!("needed by {}", other.package.name))
+        }
+    };
+    match package.state {
+        State::Held | State::Fetched => {
+            let (Some(sha256), Some(size), Some(judgement)) = (package.sha256, package.size, &one.judgement)
+            else {
+                return;
+            };
+            if report.kept.iter().any(|kept| kept.device == device.id && kept.sha256 == sha256) {
+                return;
+            }
+            report.kept.push(Kept {
+                device: device.id.clone(),
+                requirement,
+                project: package.name.clone(),
+                version: package.version.clone(),
+                file: package.file.clone(),
+                sha256,
+                size,
+                upstream: package.upstream.clone(),
+                verdict: judgement.verdict,
+                fetched: one.fresh,
+            });
+        }
+        State::ToFetch | State::ToInspect => {
+            let same =
+                |planned: &&mut Planned| planned.file == package.file && planned.upstream == package.upstream;
+            if let Some(planned) = report.planned.iter_mut().find(same) {
+                if !planned.devices.contains(&device.id) {
+                    planned.devices.push(device.id.clone());
+                }
+                return;
+            }
+            report.planned.push(Planned {
+                file: package.file.clone(),
+                size: package.size,
+                upstream: package.upstream.clone(),
+                devices: vec![device.id.clone()],
+                why: if package.state == State::ToFetch { Why::Admitted } else { Why::ToInspect },
+            });
+        }
+        State::NotReached | State::OverLimit => {}
+    }
+}
