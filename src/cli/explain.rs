@@ -59,9 +59,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     let store = context.store()?;
     let (verdicts, id) = (Verdicts::new(Arc::clone(&store)), device.id.clone());
     let in_force = InForce::first(policy.clone());
-    let explanation = match verdicts.explain(&project, device, &in_force, wanted.as_ref())? {
-        Some(explanation) => explanation,
-        None => {
+    let explanation =
+        if let Some(explanation) = verdicts.explain(&project, device, &in_force, wanted.as_ref())? {
+            explanation
+        } else {
             let nearest = nearest(project.as_str(), &store.projects(false)?).join(", ");
             let hint = if nearest.is_empty() {
                 String::new()
@@ -70,8 +71,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             };
             context.console.say(format_args!("the store knows no file of {project}{hint}"))?;
             Explanation { project: project.to_string(), device: id, files: Vec::new() }
-        }
-    };
+        };
     match context.format {
         Format::Json => context.console.print_json(&explanation)?,
         Format::Text => context.console.print(text(&explanation, context.console.width))?,

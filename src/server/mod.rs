@@ -81,6 +81,10 @@ const HEAD_FIELDS: usize = 64;
 /// where no TLS is.
 const STREAMS: u32 = 8;
 
+/// By how much shorter a request's head may take where more than half of the connections are taken, so that clients who open
+/// connections and say nothing keep the others waiting for seconds, not for half a minute.
+const HURRY: u32 = 10;
+
 /// How long accepting pauses after it failed, which it does when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -112,7 +116,8 @@ impl Server {
     /// Serves until `stop` is ready; then takes no more connections and lets requests in flight end, for a bounded time.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { listener, state, limits } = self;
-        let builder = Arc::new(builder(&limits));
+        let [patient, hurried] =
+            [limits.head, limits.head / HURRY].map(|head| (head, Arc::new(builder(head))));
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(limits.connections));
         let accept = async {
@@ -126,11 +131,12 @@ impl Server {
                         continue;
                     }
                 };
-                let (builder, state, watcher) =
-                    (Arc::clone(&builder), Arc::clone(&state), graceful.watcher());
+                let crowded = places.available_permits() < limits.connections / 2;
+                let (head, builder) = if crowded { hurried.clone() } else { patient.clone() };
+                let (state, watcher) = (Arc::clone(&state), graceful.watcher());
                 tokio::spawn(async move {
                     let outbox = outbox::Outbox::default();
-                    let io = watch(stream, outbox.clone(), limits.stall);
+                    let io = watch(stream, outbox.clone(), head, limits.stall);
                     let service = service_fn(move |request| {
                         let (state, outbox) = (Arc::clone(&state), outbox.clone());
                         async move {
@@ -160,12 +166,12 @@ impl Server {
     }
 }
 
-fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
+fn builder(head: Duration) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head)
+        .header_read_timeout(head)
         .writev(true) // the outbox needs a body's buffers as they are
         .max_buf_size(HEAD_SIZE)
         .max_headers(HEAD_FIELDS);
@@ -177,8 +183,13 @@ fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-fn watch(stream: TcpStream, outbox: outbox::Outbox, stall: Duration) -> TokioIo<watched::Watched> {
+fn watch(
+    stream: TcpStream,
+    outbox: outbox::Outbox,
+    first: Duration,
+    stall: Duration,
+) -> TokioIo<watched::Watched> {
     // Answers are written whole; waiting for more to send would only delay them.
     let _only_slower_without = stream.set_nodelay(true);
-    TokioIo::new(watched::Watched::new(stream, outbox, stall))
+    TokioIo::new(watched::Watched::new(stream, outbox, first, stall))
 }

@@ -112,13 +112,11 @@ pub(super) async fn resolve(
         }
     });
     tokio::pin!(work);
-    match tokio::time::timeout(WORK_TIME, &mut work).await {
-        Ok(reply) => reply,
-        Err(_) => {
-            stop.0.stop();
-            work.await
-        }
+    if let Ok(reply) = tokio::time::timeout(WORK_TIME, &mut work).await {
+        return reply;
     }
+    stop.0.stop();
+    work.await
 }
 
 /// Stops the work when it is dropped.

@@ -76,21 +76,21 @@ pub(super) async fn project(
     let id = in_force.device(device)?.id.clone();
     let key =
         PageKey { device: id.clone(), project: Some(project.clone()), form: asked.form, gzip: asked.gzip };
-    let together = match state.verdicts.fresh(&id, &project, in_force.generation) {
-        Some(together) => together,
-        None => {
-            let (in_force, id, project) = (Arc::clone(in_force), id.clone(), project.clone());
-            let turn = key.clone();
-            let find = move |state: &State| {
-                // As with pages: what several clients ask for at once is made once.
-                let _turn = state.turn(&turn);
-                if state.store.count(&project)?.0 == 0 {
-                    return Err(state.no_such_project(&project)?);
-                }
-                Ok(state.verdicts.together(&project, in_force.device(&id)?, &in_force)?)
-            };
-            state.blocking(find).await?
-        }
+    let fresh = state.verdicts.fresh(&id, &project, in_force.generation);
+    let together = if let Some(together) = fresh {
+        together
+    } else {
+        let (in_force, id, project) = (Arc::clone(in_force), id.clone(), project.clone());
+        let turn = key.clone();
+        let find = move |state: &State| {
+            // As with pages: what several clients ask for at once is made once.
+            let _turn = state.turn(&turn);
+            if state.store.count(&project)?.0 == 0 {
+                return Err(state.no_such_project(&project)?);
+            }
+            Ok(state.verdicts.together(&project, in_force.device(&id)?, &in_force)?)
+        };
+        state.blocking(find).await?
     };
     let made_from = (together.number, in_force.generation);
     let in_force = Arc::clone(in_force);

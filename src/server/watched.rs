@@ -20,15 +20,16 @@ pub(super) struct Watched {
     stream: TcpStream,
     outbox: Outbox,
     limit: Duration,
+    stall: Duration,
     moved: Instant,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Watched {
-    /// Watches a connection.
-    pub(super) fn new(stream: TcpStream, outbox: Outbox, limit: Duration) -> Self {
-        let moved = Instant::now();
-        Self { stream, outbox, limit, moved, timer: Box::pin(tokio::time::sleep(limit)) }
+    /// Watches a connection. Its first byte may take as long as `first`; only then does hyper count the time of a head.
+    pub(super) fn new(stream: TcpStream, outbox: Outbox, first: Duration, stall: Duration) -> Self {
+        let (moved, limit) = (Instant::now(), first.min(stall));
+        Self { stream, outbox, limit, stall, moved, timer: Box::pin(tokio::time::sleep(limit)) }
     }
 
     /// Writes the slices up to the next file, or sends from that file.
@@ -83,6 +84,9 @@ impl AsyncRead for Watched {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if poll.is_ready() {
+            self.limit = self.stall;
+        }
         self.watch(context, poll)
     }
 }

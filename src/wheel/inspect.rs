@@ -97,11 +97,9 @@ pub fn inspect_wheel_source(
         read_members(source, &archive.entries, &info.stated, options, &progress, total, buffers);
     let sha256 = sha256.map_err(io)?;
     if weight > FACTS_CAP {
-        damage.push(Damage {
-            code: DamageCode::Damaged,
-            member: None,
-            text: format!("the facts of its members take {weight} bytes, expected at most {FACTS_CAP}"),
-        });
+        let text = format!("the facts of its members take {weight} bytes, expected at most {FACTS_CAP}");
+        // The first, for of the rest only some are said.
+        damage.insert(0, Damage { code: DamageCode::Damaged, member: None, text });
     }
     progress.end();
 

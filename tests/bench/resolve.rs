@@ -2,7 +2,11 @@
 //!
 //! Made up, but shaped like a Jetson index: a project needs some three others, mostly of the common ones; a request names one
 //! to five projects, some of them pinned. Names, tags and metadata are parsed anew for each request, as a server without a
-//! cache would. CPU time is that of the process, from `/proc/self/schedstat`.
+//! cache would. CPU time is that of the process, from `/proc/self/task/*/schedstat`.
+//!
+//! Then the same wheels are put into a store and served, the requests are posted to the server, and `uv pip compile` gets some of
+//! them with the same server as its index: uv of `target/clients` (`./ci.sh` installs it), else that part is left out with a
+//! sentence. The store is made in `/dev/shm` where there is one, for its 60,000 files are synced one by one.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -11,17 +15,28 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jetwheel::digest::Sha256;
 use jetwheel::policy::{DeviceProfile, Judgement, Policy, Verdict};
 use jetwheel::resolve::closure::{Abi, Brief, Wheel, closure_by};
 use jetwheel::resolve::{Failure, KnownFile, Request, resolve_rows};
+use jetwheel::server::{Limits as ServerLimits, PolicySource, Server};
+use jetwheel::store::{Provenance, Store};
 use jetwheel::wheel::{Facts, ProjectName};
 
 const PROJECTS: u64 = 2_000;
 const VERSIONS: u64 = 10;
 const REQUESTS: u64 = 100;
+const DEVICE: &str = "orin-jp6.2";
+
+/// How many of the requests uv gets.
+const COMPARED: usize = 20;
 
 /// How often each request is made: the kernel counts CPU time in steps of some milliseconds, longer than one takes.
 const REPEATS: u32 = 20;
@@ -38,7 +53,7 @@ impl Dice {
 
 fn main() {
     let policy = Policy::builtin();
-    let device = policy.device("orin-jp6.2").unwrap();
+    let device = policy.device(DEVICE).unwrap();
     let catalogue = catalogue(&mut Dice(1));
     let wheels: usize = catalogue.values().map(Vec::len).sum();
     let mut dice = Dice(2);
@@ -77,11 +92,25 @@ fn main() {
     );
     closure_time(&catalogue, device, &policy);
     pathological(device);
+    served(&catalogue, &policy);
 }
 
 fn cpu_time() -> Duration {
-    let text = fs_err::read_to_string("/proc/self/schedstat").unwrap();
-    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+    let of_thread = |path: std::path::PathBuf| -> u64 {
+        // A thread may end meanwhile.
+        let text = fs_err::read_to_string(path.join("schedstat")).unwrap_or_default();
+        text.split(' ').next().unwrap_or_default().parse().unwrap_or(0)
+    };
+    let threads = fs_err::read_dir("/proc/self/task").unwrap();
+    Duration::from_nanos(threads.map(|thread| of_thread(thread.unwrap().path())).sum())
+}
+
+/// CPU time of the child processes that ended, in steps of a hundredth of a second.
+fn children_time() -> Duration {
+    let text = fs_err::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: u64 = fields[13..15].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 fn catalogue(dice: &mut Dice) -> BTreeMap<ProjectName, Vec<KnownFile>> {
@@ -181,4 +210,136 @@ fn pathological(device: &DeviceProfile) {
         Ok::<_, Infallible>(catalogue.get(project).cloned().unwrap_or_default())
     });
     println!("pathological request: {:?}, {}", start.elapsed(), answer.unwrap_err());
+}
+
+/// The same requests to a server over a store, and to uv with that server as its index.
+fn served(catalogue: &BTreeMap<ProjectName, Vec<KnownFile>>, policy: &Policy) {
+    let memory = Path::new("/dev/shm");
+    let scratch = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let dir = tempfile::tempdir_in(scratch).unwrap();
+    let store = Arc::new(Store::open(dir.path()).unwrap());
+    let start = Instant::now();
+    for file in catalogue.values().flatten() {
+        put(&store, &file.facts);
+    }
+    println!("put into a store in {:?}", start.elapsed());
+    let (tell, told) = std::sync::mpsc::channel();
+    let policies = PolicySource::fixed(policy.clone());
+    std::thread::spawn(move || {
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+            let any = "127.0.0.1:0".parse().unwrap();
+            let server = Server::bind(any, store, policies, ServerLimits::default()).await.unwrap();
+            tell.send(server.address().unwrap()).unwrap();
+            server.run(std::future::pending()).await;
+        });
+    });
+    let address = told.recv().unwrap();
+    let mut dice = Dice(2);
+    let requests: Vec<Vec<String>> = (0..REQUESTS)
+        .map(|_| request(&mut dice).requirements.into_iter().map(|requirement| requirement.text).collect())
+        .collect();
+    let mut sets = Vec::new();
+    for round in ["first", "second"] {
+        let mut times = Vec::new();
+        sets.clear();
+        for request in &requests {
+            let start = cpu_time();
+            sets.push(post(address, request));
+            times.push(cpu_time().saturating_sub(start));
+        }
+        times.sort();
+        println!(
+            "over HTTP, {round} time: CPU median {:?}, 90 % {:?}, most {:?}",
+            times[times.len() / 2],
+            times[times.len() * 9 / 10],
+            times[times.len() - 1]
+        );
+    }
+    compared_with_uv(address, dir.path(), &requests, &sets);
+}
+
+fn put(store: &Store, facts: &Facts) {
+    let (project, version) = (facts.project.as_ref().unwrap(), facts.version.as_ref().unwrap());
+    let mut metadata =
+        format!("Metadata-Version: 2.1\nName: {project}\nVersion: {version}\nRequires-Python: >=3.8\n");
+    for requirement in &facts.requires_dist {
+        metadata.push_str("Requires-Dist: ");
+        metadata.push_str(requirement);
+        metadata.push('\n');
+    }
+    metadata.push_str("Provides-Extra: more\n");
+    let mut spooled = store.spool().unwrap();
+    spooled.write_all(facts.file.as_bytes()).unwrap();
+    let facts = Facts {
+        sha256: Sha256::of(facts.file.as_bytes()),
+        size: facts.file.len() as u64,
+        metadata_sha256: Some(Sha256::of(metadata.as_bytes())),
+        tags: vec!["cp310-cp310-linux_aarch64".to_owned()],
+        ..facts.clone()
+    };
+    let provenance = Provenance {
+        upstream: "local".to_owned(),
+        first_seen: "2026-11-30T08:09:10Z".to_owned(),
+        ..Provenance::default()
+    };
+    store.put(spooled, &facts, metadata.as_bytes(), &provenance).unwrap();
+}
+
+/// `name==version` of each wheel of a set, sorted.
+fn post(address: SocketAddr, requirements: &[String]) -> Vec<String> {
+    let body = serde_json::json!({ "requirements": requirements }).to_string();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /{DEVICE}/resolve HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let json: serde_json::Value = serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let packages = json["packages"].as_array().unwrap_or_else(|| panic!("{text}"));
+    let mut pins: Vec<String> = packages
+        .iter()
+        .map(|one| format!("{}=={}", one["name"].as_str().unwrap(), one["version"].as_str().unwrap()))
+        .collect();
+    pins.sort();
+    pins
+}
+
+fn compared_with_uv(address: SocketAddr, dir: &Path, requests: &[Vec<String>], sets: &[Vec<String>]) {
+    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients/uv/bin");
+    if !clients.join("uv").exists() {
+        println!("no comparison: uv is not at {}", clients.display());
+        return;
+    }
+    for round in ["first", "second"] {
+        let (mut times, mut alike) = (Vec::new(), 0);
+        for (request, set) in requests.iter().zip(sets).take(COMPARED) {
+            let input = dir.join("requirements.in");
+            fs_err::write(&input, request.join("\n")).unwrap();
+            let start = children_time();
+            let output = Command::new(clients.join("uv"))
+                .env_clear()
+                .env("HOME", dir)
+                .args(["pip", "compile", "--no-config", "--no-header", "--no-annotate", "--quiet"])
+                .args(["--python-version", "3.10", "--python-platform", "aarch64-manylinux_2_35"])
+                .args(["--default-index", &format!("http://{address}/{DEVICE}/simple/"), "--python"])
+                .arg(clients.join("python"))
+                .arg(&input)
+                .output()
+                .unwrap();
+            times.push(children_time().saturating_sub(start));
+            let mut pins: Vec<String> =
+                String::from_utf8_lossy(&output.stdout).lines().map(|line| line.trim().to_owned()).collect();
+            pins.sort();
+            alike += u32::from(pins == *set);
+        }
+        times.sort();
+        println!(
+            "uv pip compile, {round} time: CPU of uv alone, median {:?}, most {:?}; {alike} of {COMPARED} sets are the same",
+            times[times.len() / 2],
+            times[times.len() - 1]
+        );
+    }
 }

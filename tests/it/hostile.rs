@@ -66,6 +66,28 @@ fn a_line_of_the_log_cannot_be_forged() {
     assert!(!log.contains("hidden"), "a query may hold a secret: {log}");
 }
 
+#[test]
+fn clients_that_say_nothing_do_not_keep_the_others_waiting() {
+    let dir = stocked();
+    let store = std::sync::Arc::new(Store::open(&dir.path().join("data")).unwrap());
+    let limits = Limits { head: Duration::from_secs(50), connections: 4, ..Limits::default() };
+    let server = InProcess::with(store, PolicySource::fixed(Policy::builtin()), limits);
+    let address = server.base.trim_start_matches("http://");
+    let heads = ["", "GET / HT", "", "GET / HT", "", "GET / HT"];
+    let silent: Vec<TcpStream> = heads
+        .into_iter()
+        .map(|head| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let began = std::time::Instant::now();
+    assert_eq!(get(&server.base, "/healthz", &[]).status, 200);
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    drop(silent);
+}
+
 /// RFC 9112, section 3.2.
 #[test]
 fn a_request_without_one_host_is_malformed() {

@@ -6,4 +6,5 @@ mod device_cases;
 mod explanations;
 mod hostile;
 mod scenarios;
+mod together;
 mod universes;

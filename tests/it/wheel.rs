@@ -577,4 +577,19 @@ proptest! {
         bytes.truncate(cut.index(bytes.len()));
         let _ = inspect(FILE, &bytes);
     }
+
+    /// The archive is whole, and what is in its members is not.
+    #[test]
+    fn no_mutated_member_panics(
+        number in 1..5_usize, from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>(),
+        junk in prop::collection::vec(any::<u8>(), 0..40), method in prop::sample::select(vec![0_u16, 8]),
+    ) {
+        let cubin = fs_err::read(data("fatbin/cubin/cu130-sm_110f.cubin")).unwrap();
+        let mut members = members(&[raw("demo/kernel.cubin", cubin)]);
+        let member = &mut members[number];
+        let (from, to) = (from.index(member.data.len()), to.index(member.data.len()));
+        member.data.splice(from.min(to)..from.max(to).min(from.min(to) + 64), junk);
+        member.method = method;
+        let _ = inspect(FILE, &zip(&members)).unwrap();
+    }
 }

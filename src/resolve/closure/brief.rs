@@ -67,6 +67,7 @@ impl Brief {
     }
 
     /// The same, with what the wheel was compiled against.
+    #[must_use]
     pub fn with_abi(self, abi: Abi) -> Self {
         Self { abi, ..self }
     }
