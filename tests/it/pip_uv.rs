@@ -142,7 +142,7 @@ fn each_device_gets_from_a_devpi_what_runs_on_it_and_nothing_else() {
     devpi.upload_all(&corpus);
 
     let output = jetwheel(&data)
-        .args(["sync", "--no-deps", "--device", ORIN, "--device", THOR, "--upstream", &devpi.index_url()])
+        .args(["sync", "--device", ORIN, "--device", THOR, "--upstream", &devpi.index_url()])
         .args(PROJECTS)
         .output()
         .unwrap();
