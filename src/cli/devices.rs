@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
 pub(super) fn find<'p>(policy: &'p Policy, id: &str) -> Result<&'p DeviceProfile, Usage> {
     policy.device(id).ok_or_else(|| {
         let nearest = policy.nearest(id).join(", ");
-        Usage(format!("no device profile is called {id:?}; the nearest are {nearest}"))
+        Usage(format!("there is no device {id:?}; the nearest known ones are {nearest}"))
     })
 }
 

@@ -1,11 +1,12 @@
-//! `jetwheel explain`.
+//! `jetwheel explain`: every known file of a project, with its verdict for a device.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use pep508_rs::{Requirement, VersionOrUrl};
 
-use super::{Answer, Context, Format, Usage};
+use super::console::one_line;
+use super::{Answer, Context, Format, Usage, devices};
 use crate::policy::{ExplainedFile, Explanation, code_name};
 use crate::server::in_force::InForce;
 use crate::server::state::nearest;
@@ -47,15 +48,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     };
     let project: ProjectName = requirement.name.to_string().parse()?;
     let policy = context.policy()?;
-    let Some(device) = policy.device(&arguments.device) else {
-        let nearest = policy.nearest(&arguments.device).join(", ");
-        let hint = if nearest.is_empty() {
-            String::new()
-        } else {
-            format!("; the nearest known ones are {nearest}")
-        };
-        return Err(Usage(format!("there is no device {:?}{hint}", arguments.device)).into());
-    };
+    let device = devices::find(&policy, &arguments.device)?;
     let store = context.store()?;
     let (verdicts, id) = (Verdicts::new(Arc::clone(&store)), device.id.clone());
     let in_force = InForce::first(policy.clone());
@@ -111,38 +104,49 @@ fn text(explanation: &Explanation, width: usize) -> String {
         row([&file.version, &file.file, &file.verdict.to_string(), &code]);
     }
     for file in files {
-        out.push_str(&details(file));
+        out.push_str(&details(file, width));
     }
     out
 }
 
-/// The reasons and notes of one file; a remedy that several reasons share is given once.
-fn details(file: &ExplainedFile) -> String {
+/// The reasons and notes of one file, wrapped; a remedy that several reasons share is given once.
+fn details(file: &ExplainedFile, width: usize) -> String {
     let mut out = String::new();
     if file.reasons.is_empty() && file.notes.is_empty() && file.reports.is_empty() {
         return out;
     }
-    let _infallible = writeln!(out, "\n{}", file.file);
+    let _infallible = writeln!(out, "\n{}", one_line(&file.file));
+    let mut put = |indent: usize, text: &str| {
+        // Lines that go on are indented further; a very narrow console still gets some words.
+        let room = width.saturating_sub(indent.saturating_add(HANGING)).max(20);
+        for (index, line) in devices::wrapped(&one_line(text), room).iter().enumerate() {
+            let indent = if index == 0 { indent } else { indent.saturating_add(HANGING) };
+            let _infallible = writeln!(out, "{:indent$}{line}", "");
+        }
+    };
     let mut said = "";
     for (index, reason) in file.reasons.iter().enumerate() {
         let member = reason.member.as_ref().map(|member| format!("{member}: ")).unwrap_or_default();
-        let _infallible = writeln!(out, "  {}: {member}{}", code_name(&reason.code), reason.text);
+        put(2, &format!("{}: {member}{}", code_name(&reason.code), reason.text));
         let next = file.reasons.get(index.saturating_add(1)).map(|reason| reason.remedy.as_str());
         if !reason.remedy.is_empty() && reason.remedy != said && next != Some(&reason.remedy) {
-            let _infallible = writeln!(out, "    {}", reason.remedy);
+            put(4, &reason.remedy);
             said = &reason.remedy;
         }
     }
     for note in &file.notes {
-        let _infallible = writeln!(out, "  note {}: {}", code_name(&note.code), note.text);
+        put(2, &format!("note {}: {}", code_name(&note.code), note.text));
     }
     for report in &file.reports {
         let on = report.gpu.as_deref().unwrap_or("its CPU alone");
         let how = if report.passed { "passed" } else { "FAILED" };
-        let _infallible = writeln!(out, "  report of {}: {how} on {on}", report.time);
+        put(2, &format!("report of {}: {how} on {on}", report.time));
     }
     out
 }
+
+/// By how many columns the second and later lines of a wrapped text are indented further.
+const HANGING: usize = 4;
 
 /// A text cut to a width, with a mark where something is missing.
 fn cut(text: &str, width: usize) -> String {

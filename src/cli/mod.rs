@@ -35,6 +35,9 @@ mod verify;
 pub use config::Config;
 pub use console::Console;
 
+/// Heading of the options that every command takes.
+const GLOBAL: &str = "Options of every command";
+
 /// Data folder where neither the command line nor `JETWHEEL_DATA` names one.
 const DEFAULT_DATA: &str = "jetwheel-data";
 
@@ -45,20 +48,43 @@ const DEFAULT_DATA: &str = "jetwheel-data";
     version,
     about,
     max_term_width = 100,
-    after_help = "RUST_LOG chooses what is logged to standard error, such as warn or jetwheel=debug; without it: warn,jetwheel=info."
+    after_help = "\
+Examples:
+  jetwheel quickstart
+  jetwheel inspect torch-2.11.0-cp312-cp312-manylinux_2_28_aarch64.whl --device orin-jp6.2
+  jetwheel sync --device orin-jp6.2 cupy-cuda12x
+  jetwheel serve --listen 0.0.0.0:8080
+  jetwheel explain torch --device orin-jp6.2
+
+Exit code: 0 yes or done; 1 the answer is no; 2 wrong usage or configuration; 3 could not (network, disk, damaged input).
+RUST_LOG chooses what is logged to standard error, such as warn or jetwheel=debug; without it: warn,jetwheel=info."
 )]
 pub struct Cli {
     /// Data folder
-    #[arg(long, global = true, env = "JETWHEEL_DATA", default_value = DEFAULT_DATA, value_name = "DIR")]
+    #[arg(
+        long,
+        global = true,
+        env = "JETWHEEL_DATA",
+        default_value = DEFAULT_DATA,
+        value_name = "DIR",
+        help_heading = GLOBAL
+    )]
     pub data: PathBuf,
     /// Configuration file
-    #[arg(long, global = true, env = "JETWHEEL_CONFIG", value_name = "FILE")]
+    #[arg(long, global = true, env = "JETWHEEL_CONFIG", value_name = "FILE", help_heading = GLOBAL)]
     pub config: Option<PathBuf>,
     /// Folder with the site's own policy, read over the built-in tables
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = GLOBAL)]
     pub policies: Option<PathBuf>,
     /// Form of the answer on standard output
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t = Format::Text,
+        value_name = "FORMAT",
+        help_heading = GLOBAL
+    )]
     pub format: Format,
     /// What to do
     #[command(subcommand)]

@@ -18,6 +18,9 @@ const LEAST_THREADS: usize = 4;
 /// The most threads that read the store at once; more would only compete for the disk.
 const BLOCKING_THREADS: usize = 32;
 
+/// How long work that no request waits for any more may hold up the end of the process.
+const LAST_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// Arguments of `jetwheel serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -54,7 +57,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         // Before the address is announced: a signal that comes at once must stop it as well.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -80,7 +83,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             })
             .await;
         Ok(Answer::Yes)
-    })
+    });
+    // What still blocks a thread has had the time that requests in flight have; dropping the runtime would wait for ever.
+    runtime.shutdown_timeout(LAST_WAIT);
+    served
 }
 
 /// Reads `ADDR:PORT`, where the address may be a name.

@@ -1,32 +1,16 @@
-//! Whether the GPU code of a wheel runs on a device: from images to libraries to the wheel.
+//! Whether the GPU code of a wheel runs on a device: from libraries to the wheel.
 //!
 //! `policies/README.md` has the rule in words, with the evidence for its thresholds.
 
 use super::cuda_runtime::library_cuda_major;
 use super::image::{Fit, Gpu};
+use super::library::{self, Library, is_pool, share, units};
 use super::rules::Thresholds;
 use super::tables::TABLES;
-use crate::fatbin::{ComputeCapability, GpuCode, Suffix};
-use crate::wheel::{Facts, FatbinRow, Member, MemberKind};
+use crate::fatbin::GpuCode;
+use crate::wheel::{Facts, Member, MemberKind};
 
-/// Where the CUDA runtime looks for the fatbinaries that a library registers.
-const REGISTERED: &str = ".nv_fatbin";
-
-/// Where fatbinaries lie that have to be linked first.
-const RELOCATABLE: &str = "__nv_relfatbin";
-
-/// How far a library, or a whole wheel, runs; from best to worst.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Runs {
-    /// It runs.
-    Yes,
-    /// It runs, most of it compiled from PTX at first use.
-    ByJit,
-    /// Some of it fails.
-    InPart,
-    /// It does not run.
-    No,
-}
+pub(super) use super::library::Runs;
 
 /// What assessing a wheel's GPU code for a device yields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,191 +23,6 @@ pub(super) struct Outcome {
     pub no_variant: bool,
     /// It runs by machine code for older chips of the same major version, on an integrated chip.
     pub same_major: bool,
-}
-
-/// A library's fatbinaries, counted by how they fit. Portable ones hold an image without suffix.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    native: u64,
-    same_major: u64,
-    ptx: u64,
-    ptx_too_new: u64,
-    no: u64,
-}
-
-impl Counts {
-    fn add(&mut self, fit: Fit, count: u64) {
-        let slot = match fit {
-            Fit::Native => &mut self.native,
-            Fit::SameMajor => &mut self.same_major,
-            Fit::Ptx => &mut self.ptx,
-            Fit::PtxTooNew => &mut self.ptx_too_new,
-            Fit::No => &mut self.no,
-        };
-        *slot = slot.saturating_add(count);
-    }
-
-    fn machine_code(&self) -> u64 {
-        self.native.saturating_add(self.same_major)
-    }
-
-    fn compiled(&self, any_ptx: bool) -> u64 {
-        self.ptx.saturating_add(if any_ptx { self.ptx_too_new } else { 0 })
-    }
-
-    fn covered(&self, any_ptx: bool) -> u64 {
-        self.machine_code().saturating_add(self.compiled(any_ptx))
-    }
-
-    fn total(&self) -> u64 {
-        self.covered(true).saturating_add(self.no)
-    }
-}
-
-/// A library that holds fatbinaries, seen from a device.
-#[derive(Debug)]
-struct Library<'f> {
-    member: &'f Member,
-    /// Fatbinaries with an image without suffix.
-    portable: Counts,
-    /// The others.
-    special: Counts,
-    /// Whether a device must be able to run most of it; else it picks its kernels at run time.
-    uniform: bool,
-}
-
-impl Library<'_> {
-    /// How far it runs.
-    fn runs(&self, thresholds: &Thresholds, any_ptx: bool) -> Runs {
-        let counts = if self.is_special() { &self.special } else { &self.portable };
-        let covered = counts.covered(any_ptx);
-        let share = share(covered, counts.total());
-        let runs = if self.is_special() {
-            covered > 0
-        } else if self.uniform {
-            if share >= thresholds.stray && share < thresholds.run {
-                return Runs::InPart;
-            }
-            share >= thresholds.run
-        } else {
-            share >= thresholds.stray
-        };
-        match runs {
-            false => Runs::No,
-            true if !self.is_special() && counts.compiled(any_ptx) > counts.machine_code() => Runs::ByJit,
-            true => Runs::Yes,
-        }
-    }
-
-    /// Whether all its images are for one chip or family.
-    fn is_special(&self) -> bool {
-        self.portable.total() == 0
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a share is compared with two decimals")]
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-/// The fatbinaries of a member that can run: registered ones, else those in other sections (a pool).
-fn units(member: &Member) -> impl Iterator<Item = &FatbinRow> {
-    let pool = is_pool(member);
-    let takes = move |row: &&FatbinRow| (pool || is_registered(member, row)) && counts_as_unit(member, row);
-    member.fatbins.iter().filter(takes)
-}
-
-fn is_registered(member: &Member, row: &FatbinRow) -> bool {
-    member.registered_fatbins > 0 && row.section.as_deref() == Some(REGISTERED)
-}
-
-fn is_pool(member: &Member) -> bool {
-    let registers = |row: &FatbinRow| is_registered(member, row) && counts_as_unit(member, row);
-    member.registered_fatbins == 0 || !member.fatbins.iter().any(registers)
-}
-
-/// Whether a fatbinary can run at all: not in archives, not where it has to be linked first, not if the compiler's empty
-/// stub, not without an image that a driver loads.
-fn counts_as_unit(member: &Member, row: &FatbinRow) -> bool {
-    let place = match row.section.as_deref() {
-        Some(REGISTERED) => member.kind != MemberKind::Elf || member.registered_fatbins > 0,
-        Some(RELOCATABLE) => false,
-        _ => true,
-    };
-    place
-        && member.kind != MemberKind::Archive
-        && row.images.iter().any(|code| matches!(code, GpuCode::Cubin(_) | GpuCode::Ptx(..)))
-}
-
-fn is_portable(images: &[GpuCode]) -> bool {
-    let plain = |code: &GpuCode| match code {
-        GpuCode::Cubin(target) | GpuCode::Ptx(target, _) => target.suffix == Suffix::Portable,
-        _ => false,
-    };
-    images.iter().any(plain)
-}
-
-/// Whether a library is uniform: the median, over its own archs, of the share of its portable fatbinaries that a device of
-/// just that arch could run, is high. Own archs are those of at least `stray` of them.
-fn is_uniform(member: &Member, thresholds: &Thresholds) -> bool {
-    let mut archs: Vec<(ComputeCapability, u64)> = Vec::with_capacity(16);
-    let mut total: u64 = 0;
-    for row in units(member).filter(|row| is_portable(&row.images)) {
-        total = total.saturating_add(row.count);
-        for (index, code) in row.images.iter().enumerate() {
-            let arch = code.target().capability;
-            let loads = |code: &GpuCode| matches!(code, GpuCode::Cubin(_) | GpuCode::Ptx(..));
-            let seen = |earlier: &GpuCode| loads(earlier) && earlier.target().capability == arch;
-            if !loads(code) || row.images[..index].iter().any(seen) {
-                continue;
-            }
-            match archs.iter_mut().find(|(known, _)| *known == arch) {
-                Some((_, count)) => *count = count.saturating_add(row.count),
-                None => archs.push((arch, row.count)),
-            }
-        }
-    }
-    archs.retain(|&(_, count)| share(count, total) >= thresholds.stray);
-    if archs.is_empty() {
-        return true;
-    }
-    let mut shares: Vec<f64> = archs
-        .iter()
-        .map(|&(arch, _)| {
-            let gpu = Gpu::of_arch(&TABLES.chips, arch);
-            let rows = units(member).filter(|row| is_portable(&row.images));
-            let runs = rows.filter(|row| gpu.best(&row.images) > Fit::No).map(|row| row.count);
-            share(runs.fold(0, u64::saturating_add), total)
-        })
-        .collect();
-    shares.sort_by(f64::total_cmp);
-    let middle = shares.len() / 2;
-    let median = if shares.len() % 2 == 1 {
-        shares[middle]
-    } else {
-        f64::midpoint(shares[middle - 1], shares[middle])
-    };
-    median >= thresholds.uniform
-}
-
-fn assess_library<'f>(member: &'f Member, gpu: &Gpu<'_>, thresholds: &Thresholds) -> Option<Library<'f>> {
-    let mut library =
-        Library { member, portable: Counts::default(), special: Counts::default(), uniform: false };
-    for row in units(member) {
-        let counts = if is_portable(&row.images) { &mut library.portable } else { &mut library.special };
-        counts.add(gpu.best(&row.images), row.count);
-    }
-    if library.portable.total() == 0 && library.special.total() == 0 {
-        return None;
-    }
-    // Its kind matters in between alone: below, nothing runs, and above, all does.
-    let in_between = |any_ptx| {
-        let covered = share(library.portable.covered(any_ptx), library.portable.total());
-        covered >= thresholds.stray && covered < thresholds.run
-    };
-    library.uniform =
-        (in_between(false) || in_between(true)) && !is_pool(member) && is_uniform(member, thresholds);
-    Some(library)
 }
 
 /// Which members decide.
@@ -277,7 +76,7 @@ pub(super) fn assess(
         Judged::Libraries => {
             let members = facts.members.iter().filter(|member| member.kind == MemberKind::Elf);
             let libraries: Vec<_> =
-                members.filter_map(|member| assess_library(member, gpu, thresholds)).collect();
+                members.filter_map(|member| library::assess(member, gpu, thresholds)).collect();
             Some(assess_wheel(&libraries, thresholds, driver_major))
         }
     }
@@ -308,14 +107,7 @@ fn assess_loose(facts: &Facts, gpu: &Gpu<'_>) -> Outcome {
 /// The worst library that matters decides; libraries that are variants for several CUDA releases, the best of those for the
 /// driver's.
 fn assess_wheel(libraries: &[Library<'_>], thresholds: &Thresholds, driver_major: u32) -> Outcome {
-    let variants = || libraries.iter().filter(|library| is_variant(&library.member.path));
-    if variants().nth(1).is_some() {
-        let major = |library: &Library<'_>| library_cuda_major(library.member).unwrap_or(0);
-        let exact = variants().any(|library| major(library) == driver_major);
-        let usable = variants().filter(|library| {
-            if exact { major(library) == driver_major } else { major(library) <= driver_major }
-        });
-        let usable: Vec<_> = usable.collect();
+    if let Some(usable) = usable_variants(libraries, driver_major) {
         let best = |any_ptx| usable.iter().map(|library| library.runs(thresholds, any_ptx)).min();
         let same_major = usable.iter().any(|library| by_same_major(library, thresholds));
         return Outcome {
@@ -330,8 +122,21 @@ fn assess_wheel(libraries: &[Library<'_>], thresholds: &Thresholds, driver_major
         runs: runs(false),
         with_any_ptx: runs(true),
         no_variant: false,
-        same_major: core(libraries, thresholds).any(|library| by_same_major(library, thresholds)),
+        same_major: core(libraries, thresholds).iter().any(|library| by_same_major(library, thresholds)),
     }
+}
+
+/// Of libraries that are variants for several CUDA releases, those that a driver can take: of its own major version, else of
+/// earlier ones. None where a wheel has no variants.
+fn usable_variants<'l, 'f>(libraries: &'l [Library<'f>], driver_major: u32) -> Option<Vec<&'l Library<'f>>> {
+    let variants = || libraries.iter().filter(|library| is_variant(&library.member.path));
+    variants().nth(1)?;
+    let major = |library: &Library<'_>| library_cuda_major(library.member).unwrap_or(0);
+    let exact = variants().any(|library| major(library) == driver_major);
+    let usable = variants().filter(|library| {
+        if exact { major(library) == driver_major } else { major(library) <= driver_major }
+    });
+    Some(usable.collect())
 }
 
 fn by_same_major(library: &Library<'_>, thresholds: &Thresholds) -> bool {
@@ -339,16 +144,14 @@ fn by_same_major(library: &Library<'_>, thresholds: &Thresholds) -> bool {
     library.runs(thresholds, false) <= Runs::ByJit && counts.same_major > counts.native
 }
 
-/// The libraries that hold enough of the wheel's portable fatbinaries to decide.
-fn core<'l, 'f>(
-    libraries: &'l [Library<'f>],
-    thresholds: &Thresholds,
-) -> impl Iterator<Item = &'l Library<'f>> {
+/// The libraries that hold enough of the wheel's portable fatbinaries to decide; all that hold any, where none holds enough:
+/// a wheel of many small extension modules.
+fn core<'l, 'f>(libraries: &'l [Library<'f>], thresholds: &Thresholds) -> Vec<&'l Library<'f>> {
     let total = portable_total(libraries);
-    let least = thresholds.core;
-    libraries
-        .iter()
-        .filter(move |library| !library.is_special() && share(library.portable.total(), total) >= least)
+    let portable = || libraries.iter().filter(|library| !library.is_special());
+    let large = portable().filter(|library| share(library.portable.total(), total) >= thresholds.core);
+    let large: Vec<_> = large.collect();
+    if large.is_empty() { portable().collect() } else { large }
 }
 
 fn portable_total(libraries: &[Library<'_>]) -> u64 {
@@ -356,15 +159,13 @@ fn portable_total(libraries: &[Library<'_>]) -> u64 {
 }
 
 fn worst(libraries: &[Library<'_>], thresholds: &Thresholds, any_ptx: bool) -> Runs {
-    let of_core = core(libraries, thresholds).map(|library| library.runs(thresholds, any_ptx)).max();
-    match of_core {
+    let core = core(libraries, thresholds);
+    match core.iter().map(|library| library.runs(thresholds, any_ptx)).max() {
         // Nothing but code for single chips and families: any of it will do.
-        None => {
-            let special = libraries.iter().filter(|library| library.is_special());
-            special.map(|library| library.runs(thresholds, any_ptx)).min().unwrap_or(Runs::No)
-        }
+        None => libraries.iter().map(|library| library.runs(thresholds, any_ptx)).min().unwrap_or(Runs::No),
         Some(Runs::No) => {
-            let failing = core(libraries, thresholds)
+            let failing = core
+                .iter()
                 .filter(|library| library.runs(thresholds, any_ptx) == Runs::No)
                 .map(|library| library.portable.total())
                 .fold(0, u64::saturating_add);
@@ -396,7 +197,12 @@ pub(super) struct Failing<'f> {
 }
 
 /// The members that fail, those with the most fatbinaries first.
-pub(super) fn failing<'f>(facts: &'f Facts, gpu: &Gpu<'_>, thresholds: &Thresholds) -> Vec<Failing<'f>> {
+pub(super) fn failing<'f>(
+    facts: &'f Facts,
+    gpu: &Gpu<'_>,
+    thresholds: &Thresholds,
+    driver_major: u32,
+) -> Vec<Failing<'f>> {
     let mut failing = match judged(facts) {
         Judged::Nothing => Vec::new(),
         Judged::Loose => facts
@@ -408,10 +214,10 @@ pub(super) fn failing<'f>(facts: &'f Facts, gpu: &Gpu<'_>, thresholds: &Threshol
         Judged::Libraries => {
             let members = facts.members.iter().filter(|member| member.kind == MemberKind::Elf);
             let libraries: Vec<_> =
-                members.filter_map(|member| assess_library(member, gpu, thresholds)).collect();
-            let variants = libraries.iter().filter(|library| is_variant(&library.member.path)).count() > 1;
-            let mut deciding: Vec<_> = core(&libraries, thresholds).collect();
-            if variants || deciding.is_empty() {
+                members.filter_map(|member| library::assess(member, gpu, thresholds)).collect();
+            let mut deciding =
+                usable_variants(&libraries, driver_major).unwrap_or_else(|| core(&libraries, thresholds));
+            if deciding.is_empty() {
                 deciding = libraries.iter().collect();
             }
             deciding

@@ -12,7 +12,7 @@ pub(super) fn judge(case: &Case<'_>, reasons: &mut Vec<Reason>) {
     let Some(outcome) = case.kernels.filter(|outcome| outcome.runs == Runs::No && !outcome.no_variant) else {
         return;
     };
-    let failing = gpu_code::failing(case.facts, &case.gpu, &case.policy.rules.thresholds);
+    let failing = failing(case);
     if outcome.with_any_ptx == Runs::No {
         reasons.push(no_kernel_image(case, &failing));
     } else {
@@ -25,7 +25,7 @@ pub(super) fn judge_partial(case: &Case<'_>, reasons: &mut Vec<Reason>) {
     if case.kernels.is_none_or(|outcome| outcome.runs != Runs::InPart) {
         return;
     }
-    let failing = gpu_code::failing(case.facts, &case.gpu, &case.policy.rules.thresholds);
+    let failing = failing(case);
     let paths = failing.iter().map(|failing| failing.member.path.clone());
     let mut found: Vec<String> = paths.take(MOST_NAMED).collect();
     let named = found.join(", ");
@@ -49,6 +49,10 @@ pub(super) fn judge_partial(case: &Case<'_>, reasons: &mut Vec<Reason>) {
             remedy::for_kernels(case)
         ),
     });
+}
+
+fn failing<'a>(case: &Case<'a>) -> Vec<Failing<'a>> {
+    gpu_code::failing(case.facts, &case.gpu, &case.policy.rules.thresholds, case.driver_cuda.0)
 }
 
 /// What to know of code that runs.

@@ -15,6 +15,7 @@ mod gpu_build;
 mod gpu_code;
 mod image;
 mod kernels;
+mod library;
 mod nearest;
 mod pattern;
 mod remedy;

@@ -83,7 +83,7 @@ pub struct Reason {
     /// Which.
     pub code: Code,
     /// The member that decides, where one does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub member: Option<String>,
     /// What the wheel has.
     #[serde(default)]

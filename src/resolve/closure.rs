@@ -3,10 +3,10 @@
 //! Judging looks at one wheel alone. Here all known wheels of a device are looked at together: a wheel that pins another GPU
 //! project to a version of which the device has none is refused (`pair-mismatch`), so is one that links a CUDA library which
 //! nothing it asks for brings (`soname-missing`), or one whose C++ ABI is not that of what it links (`abi-mismatch`). Refusing
-//! one can be the reason to refuse another, so this goes on until nothing changes; as each round only takes wheels away, the
-//! end is the same whatever the order.
+//! one can be the reason to refuse another, so this goes on until nothing changes; each round judges all wheels
+//! before it takes any away, so their order plays no part.
 //!
-//! What is not known proves nothing: a project of which no wheel is known might bring anything.
+//! What is not known proves nothing: a project of which no wheel is known, or none that fits, might bring anything.
 
 mod brief;
 mod connected;
@@ -240,6 +240,11 @@ impl<'w, 'r> Shelf<'w, 'r> {
     fn listed(&self, project: &ProjectName) -> Option<impl Iterator<Item = &Entry<'w>>> {
         let places = self.by_project.get(project)?;
         Some(places.iter().map(|&at| &self.entries[at]).filter(|entry| entry.listed))
+    }
+
+    /// All known wheels of a project.
+    fn known(&self, project: &ProjectName) -> impl Iterator<Item = &Entry<'w>> {
+        self.by_project.get(project).into_iter().flatten().map(|&at| &self.entries[at])
     }
 
     fn add_remedies(&self, at: usize, reasons: &mut [Reason]) {

@@ -1,6 +1,6 @@
 //! Why there is no set, in sentences.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::{self, Write as _};
 
 use serde::Serialize;
@@ -481,10 +481,9 @@ impl<I: Index> Teller<'_, '_, I> {
     /// What wheels state of a project that they need, each text once; for the request, what it asks.
     fn stated(&self, owner: &Package, picks: &Ranges<Pick>, needed: &ProjectName) -> Vec<Requirement> {
         let mut stated: Vec<Requirement> = Vec::new();
+        let mut texts = HashSet::new();
         let mut add = |requirement: &Requirement| {
-            if requirement.project == *needed
-                && !stated.iter().any(|known| known.short() == requirement.short())
-            {
+            if requirement.project == *needed && texts.insert(requirement.short()) {
                 stated.push(requirement.clone());
             }
         };

@@ -1,7 +1,7 @@
 //! The mirror over HTTP: accept, time out, shut down.
 //!
-//! `docs/HTTP.md` says what each route answers. Only [`router`] sees a request; handlers take parsed values and return a
-//! [`reply::Reply`] or a [`refusal::Refusal`].
+//! `docs/HTTP.md` says what each route answers. Only `router` sees a request; handlers take parsed values and return a
+//! `reply::Reply` or a `refusal::Refusal`.
 
 use std::future::Future;
 use std::io;

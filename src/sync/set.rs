@@ -24,7 +24,7 @@ use super::{Error, Requirement};
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Judgement, Reason, Verdict};
 use crate::resolve::closure::{Brief, Wheel, closure_by};
-use crate::resolve::{CauseKind, Explanation, Request};
+use crate::resolve::{Cause, CauseKind, Explanation, Request};
 use crate::wheel::{Facts, ProjectName};
 
 /// Most rounds of one pass. Each inspects at least one wheel, or rules one out.
@@ -51,13 +51,26 @@ struct Goal {
     request: Request,
     /// What was asked for, as the report names it.
     label: String,
-    /// Whether it is an older set beside the first one.
-    older: bool,
+    /// How it stands to what was asked for.
+    role: Role,
     excluded: Excluded,
     reached: BTreeSet<ProjectName>,
     notes: Vec<String>,
     refusals: usize,
     outcome: Outcome,
+}
+
+/// How a goal stands to what was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// All of it.
+    Whole,
+    /// An older set beside the first one.
+    Older,
+    /// One requirement, with what it needs, where all of them do not go together.
+    Apart,
+    /// One requirement without what it needs, where the upstreams lack that.
+    Alone,
 }
 
 enum Outcome {
@@ -76,12 +89,12 @@ enum Outcome {
 }
 
 impl Goal {
-    fn new(device: usize, request: Request, label: String, older: bool) -> Self {
+    fn new(device: usize, request: Request, label: String, role: Role) -> Self {
         Self {
             device,
             request,
             label,
-            older,
+            role,
             excluded: Excluded::new(),
             reached: BTreeSet::new(),
             notes: Vec::new(),
@@ -95,6 +108,13 @@ impl Goal {
             Outcome::Set(picks) | Outcome::Whole(picks) => picks,
             _ => &[],
         }
+    }
+
+    /// Whether it fails since something is not there at all, rather than refused.
+    fn lacks(&self) -> bool {
+        let absent =
+            |cause: &Cause| matches!(cause.kind, CauseKind::NoSuchProject | CauseKind::NoSuchVersion);
+        matches!(&self.outcome, Outcome::None(explanation) if explanation.causes.iter().any(absent))
     }
 
     fn is_open(&self) -> bool {
@@ -139,10 +159,11 @@ impl Sets {
             }
             if !stopped.contains(&device.id) {
                 let request = Request { requirements: parsed.clone(), ..Request::default() };
-                goals.push(Goal::new(at, request, label.join(", "), false));
+                goals.push(Goal::new(at, request, label.join(", "), Role::Whole));
             }
         }
         self.pursue(&mut goals, report).await?;
+        self.apart(&mut goals, report).await?;
         self.older(&mut goals, report).await?;
         self.explain(&mut goals).await?;
         let places: Vec<Place> = goals.iter().flat_map(Goal::picks).map(|pick| pick.place.clone()).collect();
@@ -151,6 +172,32 @@ impl Sets {
             self.tell(goal, requirements, report);
         }
         self.tell_projects(&goals, report);
+        Ok(())
+    }
+
+    /// Where all requirements do not go together, looks for each with what it needs; and where the upstreams lack some of
+    /// that, for its own wheel alone: another upstream, or a local build, may bring the rest.
+    async fn apart(&mut self, goals: &mut Vec<Goal>, report: &mut Report) -> Result<(), Error> {
+        let mut apart = Vec::new();
+        for goal in goals.iter().filter(|goal| matches!(goal.outcome, Outcome::None(_))) {
+            let requirements =
+                goal.request.requirements.iter().filter(|_| goal.request.requirements.len() > 1);
+            apart.extend(requirements.map(|requirement| {
+                let request = Request { requirements: vec![requirement.clone()], ..Request::default() };
+                Goal::new(goal.device, request, requirement.text.clone(), Role::Apart)
+            }));
+        }
+        self.pursue(&mut apart, report).await?;
+        goals.extend(apart);
+        let lacking = goals.iter().filter(|goal| goal.request.requirements.len() == 1 && goal.lacks());
+        let mut alone: Vec<Goal> = lacking
+            .map(|goal| Goal::new(goal.device, goal.request.clone(), goal.label.clone(), Role::Alone))
+            .collect();
+        self.pursue(&mut alone, report).await?;
+        for goal in alone.iter_mut().filter(|goal| !goal.picks().is_empty()) {
+            goal.notes.push(format!("{}: without what it needs, which no upstream has", goal.label));
+        }
+        goals.extend(alone);
         Ok(())
     }
 
@@ -179,7 +226,7 @@ impl Sets {
                         constraints,
                         ..Request::default()
                     };
-                    next.push(Goal::new(goal.device, request, label, true));
+                    next.push(Goal::new(goal.device, request, label, Role::Older));
                 }
             }
             if next.is_empty() {
@@ -244,8 +291,11 @@ impl Sets {
 
     async fn resolve(&self, goal: &mut Goal) -> Result<(), Error> {
         let Some(device) = self.devices.get(goal.device) else { return Ok(()) };
-        let solve =
-            || self.solve((device.clone(), device.clone()), goal.request.clone(), goal.excluded.clone());
+        let alone = goal.role == Role::Alone;
+        let solve = || {
+            let devices = (device.clone(), device.clone());
+            self.solve(devices, goal.request.clone(), goal.excluded.clone(), alone)
+        };
         let (mut found, mut reached) = solve().await?;
         if matches!(found, Found::None(_)) && self.shelf.recheck(&reached).await {
             (found, reached) = solve().await?;
@@ -269,9 +319,10 @@ impl Sets {
         devices: (DeviceProfile, DeviceProfile),
         request: Request,
         excluded: Excluded,
+        alone: bool,
     ) -> Result<(Found, BTreeSet<ProjectName>), Error> {
         let (lookups, runtime) = (Arc::clone(&self.shelf), Handle::current());
-        let solving = move || solve(&lookups, &runtime, (&devices.0, &devices.1), &request, &excluded);
+        let solving = move || solve(&lookups, &runtime, (&devices.0, &devices.1), &request, &excluded, alone);
         tokio::task::spawn_blocking(solving).await?
     }
 
@@ -451,7 +502,7 @@ impl Sets {
 
     /// Adds to explanations what the resolver cannot know: other devices, and what nobody has inspected yet.
     async fn explain(&self, goals: &mut [Goal]) -> Result<(), Error> {
-        for goal in goals.iter_mut().filter(|goal| !goal.older) {
+        for goal in goals.iter_mut().filter(|goal| goal.role == Role::Whole) {
             let (Outcome::None(explanation), Some(device)) =
                 (&mut goal.outcome, self.devices.get(goal.device))
             else {
@@ -473,7 +524,7 @@ impl Sets {
             let others: Vec<&DeviceProfile> = others.collect();
             for other in others.into_iter().rev().take(MOST_ELSEWHERE) {
                 let solved = self
-                    .solve((other.clone(), device.clone()), goal.request.clone(), Excluded::new())
+                    .solve((other.clone(), device.clone()), goal.request.clone(), Excluded::new(), false)
                     .await?;
                 if let (Found::Set(..), _) = solved {
                     elsewhere.push(other.id.clone());
@@ -573,7 +624,7 @@ impl Sets {
             _ => None,
         };
         report.stopped_at_limit |= stands(State::OverLimit).next().is_some();
-        if goal.older && !matches!(goal.outcome, Outcome::Unreached(_)) && short.is_empty() {
+        if goal.role == Role::Older && !matches!(goal.outcome, Outcome::Unreached(_)) && short.is_empty() {
             // That there is no older version is no failure.
             if !told.is_empty()
                 && let Some(row) = report.devices.iter_mut().find(|row| row.device == device.id)
@@ -609,8 +660,10 @@ impl Sets {
         }
         if let Some(row) = report.devices.iter_mut().find(|row| row.device == device.id) {
             row.error = row.error.take().or(error);
-            if !goal.older {
-                row.packages = told.into_iter().map(|one| one.package).collect();
+            if goal.role != Role::Older {
+                let known: Vec<String> = row.packages.iter().map(|package| package.file.clone()).collect();
+                let new = told.into_iter().filter(|one| !known.contains(&one.package.file));
+                row.packages.extend(new.map(|one| one.package));
             }
         }
     }
@@ -683,7 +736,7 @@ impl Sets {
         for (project, entry) in self.shelf.all() {
             let reached: Vec<&DeviceProfile> = goals
                 .iter()
-                .filter(|goal| !goal.older && goal.reached.contains(&project))
+                .filter(|goal| goal.role != Role::Older && goal.reached.contains(&project))
                 .filter_map(|goal| self.devices.get(goal.device))
                 .collect();
             if reached.is_empty() {
@@ -727,7 +780,9 @@ fn tell_package(
     let package = &one.package;
     let stated = requirements.iter().find(|requirement| requirement.project == package.name);
     let requirement = match stated {
-        _ if goal.older && goal.request.requirements.iter().any(|own| own.project == package.name) => {
+        _ if goal.role == Role::Older
+            && goal.request.requirements.iter().any(|own| own.project == package.name) =>
+        {
             goal.label.clone()
         }
         Some(requirement) => requirement.to_string(),

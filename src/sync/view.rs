@@ -12,7 +12,7 @@ use super::report::Event;
 use super::shelf::{Declared, Shelf, parse};
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Reason};
-use crate::resolve::{self, Explanation, Failure, Index, Lookup, Request, Target};
+use crate::resolve::{self, Explanation, Failure, Index, Lookup, Metadata, Request, Target};
 use crate::wheel::{Facts, ProjectName, SupportedTags, WheelFilename};
 
 /// A candidate: its project, and its place there.
@@ -74,6 +74,8 @@ struct View<'a> {
     reached: BTreeSet<ProjectName>,
     /// Files whose requirements only the whole wheel tells.
     hidden: BTreeSet<String>,
+    /// Whether what wheels need is left out.
+    alone: bool,
 }
 
 /// Resolves for a device, over the upstreams that serve `asking`; yields the projects that were looked at as well.
@@ -85,6 +87,7 @@ pub(super) fn solve(
     (device, asking): (&DeviceProfile, &DeviceProfile),
     request: &Request,
     excluded: &Excluded,
+    alone: bool,
 ) -> Result<(Found, BTreeSet<ProjectName>), Error> {
     let number = |part: u32| u16::try_from(part).unwrap_or(u16::MAX);
     let python = (number(device.python.major()), number(device.python.minor()));
@@ -100,6 +103,7 @@ pub(super) fn solve(
         places: HashMap::new(),
         reached: BTreeSet::new(),
         hidden: BTreeSet::new(),
+        alone,
     };
     for requirement in &request.requirements {
         view.expect(requirement);
@@ -170,7 +174,7 @@ impl View<'_> {
         name.platform.iter().any(fits)
     }
 
-    fn declared_by(facts: &Facts) -> Result<Arc<resolve::Metadata>, String> {
+    fn declared_by(facts: &Facts) -> Result<Arc<Metadata>, String> {
         parse(&facts.requires_dist, facts.requires_python.as_deref(), &facts.provides_extra)
     }
 }
@@ -257,6 +261,9 @@ impl Index for View<'_> {
             }
         };
         Ok(match parsed {
+            Ok(metadata) if self.alone => {
+                Lookup::Metadata(Arc::new(Metadata { requires_dist: Vec::new(), ..(*metadata).clone() }))
+            }
             Ok(metadata) => {
                 for requirement in &metadata.requires_dist {
                     self.expect(requirement);

@@ -219,7 +219,7 @@ pub struct Damage {
     /// Which reason a verdict gives for it.
     pub code: DamageCode,
     /// Member, where it is inside one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub member: Option<String>,
     /// What was found and what was expected, with the offset.
     pub text: String,

@@ -9,12 +9,14 @@ mod support;
 
 mod bundle;
 mod cli;
+mod detect;
 mod device;
 mod fatbin;
 mod files_api;
 mod hostile;
 mod pip_uv;
 mod policy;
+mod policy_files;
 mod resolve;
 mod resolve_http;
 mod resolve_real;

@@ -1,4 +1,4 @@
-//! Verdicts: the surveyed wheels, a real driver's answers, reported failures, and the machines that `detect` sees.
+//! Verdicts: the surveyed wheels, a real driver's answers, reported failures.
 
 use std::collections::BTreeMap;
 
@@ -132,7 +132,7 @@ fn survey() -> Vec<Facts> {
 }
 
 /// The reasons beside tags and `Requires-Python`, which the reference verdicts do not look at.
-fn of_contents(judgement: &Judgement) -> Vec<Code> {
+pub(crate) fn of_contents(judgement: &Judgement) -> Vec<Code> {
     let tags = [Code::PythonTag, Code::PlatformTag, Code::RequiresPython];
     judgement.reasons.iter().map(|reason| reason.code).filter(|code| !tags.contains(code)).collect()
 }
@@ -440,98 +440,40 @@ fn judges_the_reported_failures() {
     assert_eq!(judged, 34);
 }
 
-fn site(file: &str, text: &str) -> Result<Policy, String> {
-    Policy::with_site(&[(file.to_owned(), text.to_owned())]).map_err(|error| error.to_string())
+/// A wheel of many small extension modules, none of which holds a twentieth of the fatbinaries: all of them decide.
+#[test]
+fn small_modules_decide_together() {
+    let policy = Policy::builtin();
+    let device = policy.device("orin-jp6.2").unwrap();
+    let mut facts = named("demo-1.0-cp310-cp310-linux_aarch64.whl");
+    let module = |number: u32, image: &str| {
+        let mut module = member(&json!({"path": format!("demo/m{number}.so"), "machine": "AArch64"}));
+        module.registered_fatbins = 1;
+        let images = vec![image.parse().unwrap()];
+        module.fatbins = vec![FatbinRow { section: Some(".nv_fatbin".to_owned()), images, count: 1 }];
+        module
+    };
+    facts.members = (0..40).map(|number| module(number, "sm_87")).collect();
+    assert_eq!(judge(&facts, device, &policy).verdict, Verdict::Admit);
+    facts.members[7] = module(7, "sm_90");
+    let judgement = judge(&facts, device, &policy);
+    assert_eq!(
+        (judgement.verdict, &judgement.reasons[0].found[..]),
+        (Verdict::Partial, &["demo/m7.so".to_owned()][..])
+    );
+    facts.members = (0..40).map(|number| module(number, "sm_90")).collect();
+    assert_eq!(of_contents(&judge(&facts, device, &policy)), [Code::NoKernelImage]);
 }
 
+/// Of variants, those that the driver can take are named, and no others: bitsandbytes, for Xavier.
 #[test]
-fn site_profiles_state_what_differs_from_their_base() {
-    let policy = site(
-        "devices.toml",
-        "[[device]]\nid = \"robots\"\nbase = \"orin-jp6.2\"\ncuda_compat = \"12.8\"\nl4t = \"36.4.9\"\n\
-         sonames_add = [\"libcudss.so.0\"]\n",
-    )
-    .unwrap();
-    let robots = policy.device("robots").unwrap();
-    assert!(robots.sonames.contains("libcudss.so.0") && robots.sonames.contains("libcudnn.so.9"));
-    assert_eq!(robots.nearest.as_deref(), Some("36.4.9"));
-
-    // A wheel of CUDA 12.8 runs with cuda-compat-12-8, and without it is told of it.
-    let mut facts = candidate(&json!({
-        "filename": "torch-2.9.0+cu128-cp310-cp310-linux_aarch64.whl",
-        "facts": {"sass": ["sm_87"], "needed": ["libcudart.so.12"]}
-    }));
-    let judgement = judge(&facts, robots, &policy);
-    assert_eq!(judgement.verdict, Verdict::Admit, "{judgement:?}");
-    assert_eq!(judgement.notes[0].code, NoteCode::NearestProfile);
-    let judgement = judge(&facts, policy.device("orin-jp6.2").unwrap(), &policy);
-    assert_eq!(judgement.reasons[0].code, Code::CudaTooNew);
-    assert!(judgement.reasons[0].remedy.contains("cuda-compat-12-8"), "{judgement:?}");
-    // Its own PTX is then known as well.
-    facts.members[0].needed.clear();
-    facts.members[0].fatbins[0].images = vec!["compute_80 ptx8.7".parse().unwrap()];
-    assert_eq!(judge(&facts, robots, &policy).verdict, Verdict::AdmitJit);
-    let judgement = judge(&facts, policy.device("orin-jp6.2").unwrap(), &policy);
-    assert_eq!(judgement.reasons[0].code, Code::PtxTooNew);
-}
-
-#[test]
-fn wrong_site_files_are_told_with_their_place() {
-    let device = "[[device]]\nid = \"robots\"\n";
-    for (file, text, words) in [
-        (
-            "devices.toml",
-            "[[device]]\nid = \"r\"\nbase = \"orin-jp6.2\"\ncuda = \"12.8\"\n",
-            &["line 4", "column 1", "`cuda`", "cuda_compat"][..],
-        ),
-        (
-            "devices.toml",
-            "[[device]]\nid = \"r\"\nbase = \"orin-jp6.9\"\n",
-            &["line 3", "orin-jp6.9", "orin-jp6.2"],
-        ),
-        (
-            "devices.toml",
-            "[[device]]\nid = \"r\"\nbase = \"orin-jp6.2\"\npython = 3.10\n",
-            &["line 4", "python"],
-        ),
-        (
-            "devices.toml",
-            "[[device]]\nid = \"r\"\nbase = \"orin-jp6.2\"\nstack = \"tegra\"\n",
-            &["line 4", "tegra-nvgpu"],
-        ),
-        ("devices.toml", "[[device]]\nid = \"../r\"\nbase = \"orin-jp6.2\"\n", &["line 2", "small letters"]),
-        (
-            "devices.toml",
-            "[[device]]\nid = \"r\"\nbase = \"orin-jp6.2\"\ndriver_cuda = \"14.0\"\n",
-            &["line 1", "ptx_isa"],
-        ),
-        (
-            "devices.toml",
-            device,
-            &["line 1", "robots", "compute_capability", "stack", "driver_cuda", "glibc", "glibcxx", "python"],
-        ),
-        (
-            "devices.toml",
-            "[[device]]\nid = \"a\"\nbase = \"orin-jp6.2\"\n[[device]]\nid = \"a\"\nbase = \"orin-jp6.2\"\n",
-            &["line 5", "once"],
-        ),
-        ("rules.toml", "require = [\"torch\"]\n", &["line 1", "require_gpu"]),
-        ("rules.toml", "[thresholds]\nrun = 75\n", &["line 2", "from 0 to 1"]),
-        ("rules.toml", "compilers = \"no\"\n", &["line 1", "refuse", "warn"]),
-        ("advisories/a.toml", "[[advisory]]\nid = \"a\"\n", &["line 1", "project"]),
-        (
-            "advisories/a.toml",
-            "[[advisory]]\nid = \"a\"\nproject = \"x\"\ntext = \"\"\nversions = \"~12\"\n",
-            &["line 5"],
-        ),
-        ("device.toml", "", &["devices.toml"]),
-    ] {
-        let error = site(file, text).unwrap_err();
-        assert!(error.starts_with(&format!("{file}: ")), "{error}");
-        for word in words {
-            assert!(error.contains(word), "{text}\n{word} is not in: {error}");
-        }
-    }
+fn a_refusal_names_images_of_usable_variants_alone() {
+    let policy = Policy::builtin();
+    let wheel = survey().into_iter().find(|facts| facts.file.starts_with("bitsandbytes")).unwrap();
+    let judgement = judge(&wheel, policy.device("xavier-jp5.1.2").unwrap(), &policy);
+    let reason = judgement.reasons.iter().find(|reason| reason.code == Code::NoKernelImage).unwrap();
+    assert!(reason.member.as_ref().unwrap().ends_with("_cuda118.so"), "{reason:?}");
+    assert!(!reason.found.iter().any(|image| image == "sm_100" || image == "sm_120"), "{reason:?}");
 }
 
 #[test]
@@ -578,107 +520,6 @@ fn judges_a_page_of_wheels_quickly() {
     let each = start.elapsed() / (rounds * u32::try_from(survey.len()).unwrap());
     eprintln!("{each:?} for a wheel");
     assert!(each < std::time::Duration::from_millis(2), "{each:?} for a wheel");
-}
-
-/// What `jetwheel detect` answers, with its exit code.
-fn detect(arguments: &[&std::ffi::OsStr]) -> (Value, Option<i32>) {
-    let folder = tempfile::tempdir().unwrap();
-    let output =
-        jetwheel(folder.path()).args(["detect", "--format", "json"]).args(arguments).output().unwrap();
-    let answer = serde_json::from_slice(&output.stdout);
-    (answer.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr))), output.status.code())
-}
-
-fn detect_root(name: &std::path::Path) -> (Value, Option<i32>) {
-    detect(&["--root".as_ref(), name.as_os_str()])
-}
-
-#[test]
-fn detects_every_chip_and_release() {
-    let policy = Policy::builtin();
-    let mut seen = 0;
-    for entry in fs_err::read_dir(data("roots")).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        if !path.is_dir() || name.starts_with("odd-") {
-            continue;
-        }
-        let (answer, code) = detect_root(&path);
-        // A TX1 has the profile of the same chip in the Nano.
-        assert_eq!(answer["device"], policy.device(&name).unwrap().id, "{answer}");
-        assert_eq!((code, &answer["notes"]), (Some(0), &json!([])), "{name}: {answer}");
-        assert!(!answer["evidence"].as_array().unwrap().is_empty());
-        seen += 1;
-    }
-    assert_eq!(seen, 11);
-}
-
-#[test]
-fn tells_what_does_not_fit() {
-    let notes = |answer: &Value| answer["notes"].to_string();
-    let (answer, _) = detect_root(&data("roots/odd-unknown-l4t"));
-    assert_eq!(answer["device"], "orin-jp6.2.1", "{answer}");
-    assert_eq!(answer["notes"][0]["code"], "nearest-profile");
-
-    let (answer, _) = detect_root(&data("roots/odd-container"));
-    assert_eq!(answer["device"], "orin-jp6.0", "{answer}");
-    for word in ["12345678", "differ", "tegra234 alone", "12.8", "5.15.148-tegra"] {
-        assert!(notes(&answer).contains(word), "{word}: {answer}");
-    }
-
-    let (answer, code) = detect_root(&data("roots/odd-arm-server"));
-    assert_eq!((&answer["device"], code), (&Value::Null, Some(1)), "{answer}");
-}
-
-#[test]
-fn links_do_not_lead_out_of_the_root() {
-    let folder = tempfile::tempdir().unwrap();
-    let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
-    for path in ["proc/device-tree", "etc", "usr/local/cuda-12.6"] {
-        fs_err::create_dir_all(root.join(path)).unwrap();
-    }
-    fs_err::create_dir_all(&outside).unwrap();
-    fs_err::write(root.join("proc/device-tree/compatible"), b"nvidia,tegra234\0").unwrap();
-    let release = "# R36 (release), REVISION: 4.3, GCID: 1, BOARD: generic, EABI: aarch64, DATE: x\n";
-    fs_err::write(outside.join("release"), release).unwrap();
-    std::os::unix::fs::symlink("../../outside/release", root.join("etc/nv_tegra_release")).unwrap();
-    // An absolute link starts at the root that is looked at.
-    std::os::unix::fs::symlink("/usr/local/cuda-12.6", root.join("usr/local/cuda")).unwrap();
-    fs_err::write(root.join("usr/local/cuda-12.6/version.json"), "{\"cuda\": {\"version\": \"12.6.68\"}}")
-        .unwrap();
-    let (answer, code) = detect_root(&root);
-    assert_eq!(code, Some(1), "{answer}");
-    assert!(answer["evidence"].to_string().contains("CUDA 12.6.68"), "{answer}");
-    fs_err::write(root.join("release"), release).unwrap();
-    fs_err::remove_file(root.join("etc/nv_tegra_release")).unwrap();
-    std::os::unix::fs::symlink("../../../release", root.join("etc/nv_tegra_release")).unwrap();
-    assert_eq!(detect_root(&root).0["device"], "orin-jp6.2");
-}
-
-/// The first output follows `jetson_stats` issue 603, with a terminal's colours put in; the others are the same program's
-/// other forms.
-#[test]
-fn detects_by_pasted_output() {
-    let folder = tempfile::tempdir().unwrap();
-    let pasted = folder.path().join("pasted.txt");
-    for (text, device) in [
-        (
-            "Software part of jetson-stats 4.3.0 - (c) 2024, Raffaello Bonghi\n\u{1b}[1;31mJetpack missing!\u{1b}[0m\n - \
-             Model: NVIDIA Jetson Orin NX Engineering Reference Developer Kit\n - \u{1b}[1mL4T:\u{1b}[0m 36.4.3\nHardware:\n \
-             - P-Number: p3767-0001\n - Module: NVIDIA Jetson Orin NX (8GB ram)\nPlatform:\n - Release: \
-             5.15.148-tegra\nLibraries:\n - CUDA: 12.6.68\n",
-            json!("orin-jp6.2"),
-        ),
-        ("Model: Jetson AGX Orin - Jetpack 5.1.1 [L4T 35.3.1]\n - SoC: tegra23x\n", json!("orin-jp5.1.1")),
-        ("NVIDIA Jetson Nano (Developer Kit Version) - Jetpack 4.6.1 [L4T 32.7.1]\n", json!("nano-jp4.6.1")),
-        ("Model: NVIDIA Jetson Orin Nano Super - Jetpack 6.2 [L4T 36.4.3]\n", json!("orin-jp6.2")),
-        ("Model: NVIDIA Jetson AGX Thor Developer Kit - Jetpack 7.0 [L4T 38.2.0]\n", json!("thor-jp7.0")),
-        ("Hello\n", Value::Null),
-    ] {
-        fs_err::write(&pasted, text).unwrap();
-        let (answer, _) = detect(&["--jetson-release".as_ref(), pasted.as_os_str()]);
-        assert_eq!(answer["device"], device, "{answer}");
-    }
 }
 
 #[test]

@@ -392,7 +392,9 @@ fn explains_every_known_file_and_what_fits_instead() {
 
     let output = run("deskgpu", "text");
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("no-kernel-image") && text.contains("in the store fits"), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("no-kernel-image") && words.contains("in the store fits"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     let table: Vec<_> = text.lines().take_while(|line| !line.is_empty()).collect();
     assert!(table.len() == 3 && table.iter().all(|line| line.chars().count() <= 100), "{text}");
 

@@ -7,8 +7,8 @@ use crate::policy::{Code, Reason};
 
 /// Refuses a wheel that pins another GPU project to a version of which the device has none.
 ///
-/// Where the device has other versions of that project, any requirement counts; where it has none at all, only a pin does, for
-/// a bound such as `torch>=1.8` may be met by the next wheel that comes in.
+/// Where the device has other versions of that project, any requirement counts. Where it has none at all, only a pin to wheels
+/// that are known and refused does: any other may be met by the next wheel that comes in.
 pub(super) fn judge(shelf: &Shelf<'_, '_>, entry: &Entry<'_>) -> Option<Reason> {
     let need = entry.needs.iter().find(|need| mismatches(shelf, entry, need))?;
     let mut there: Vec<_> = shelf.listed(&need.project)?.collect();
@@ -48,7 +48,7 @@ fn mismatches(shelf: &Shelf<'_, '_>, entry: &Entry<'_>, need: &Need) -> bool {
         }
         any = true;
     }
-    any || is_pin(need)
+    any || (is_pin(need) && shelf.known(&need.project).any(|other| other.satisfies(need)))
 }
 
 fn is_pin(need: &Need) -> bool {

@@ -125,10 +125,9 @@ fn reached(shelf: &Shelf<'_, '_>, project: &ProjectName) -> Arc<Brought> {
     let mut seen: HashSet<&ProjectName> = HashSet::from([project]);
     let mut stack = vec![project];
     while let Some(next) = stack.pop() {
-        let Some(listed) = shelf.listed(next) else {
-            brought.unknown = true;
-            continue;
-        };
+        // A project of which nothing fits yet might bring anything with the next wheel that comes in.
+        let mut listed = shelf.listed(next).into_iter().flatten().peekable();
+        brought.unknown |= listed.peek().is_none();
         for entry in listed {
             brought.sonames.extend(entry.wheel.brief.brought.iter().cloned());
             for need in &entry.needs {

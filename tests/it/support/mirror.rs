@@ -1,5 +1,6 @@
 //! The mirror as a process of its own.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -23,8 +24,14 @@ pub(crate) struct Mirror {
 impl Mirror {
     /// Serves a data folder.
     pub(crate) fn serving(data_dir: &Path) -> Self {
+        Self::serving_with(data_dir, &[])
+    }
+
+    /// Serves a data folder, with further arguments.
+    pub(crate) fn serving_with(data_dir: &Path, arguments: &[&OsStr]) -> Self {
         let mut server = super::jetwheel(data_dir)
             .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

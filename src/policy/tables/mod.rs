@@ -1,14 +1,18 @@
-//! The built-in tables of `policies/`, as values.
-#![expect(dead_code, reason = "every row carries its source, and some more, for readers of the table")]
+//! The built-in tables of `policies/`, as values, and the profiles that follow from them.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod rows;
+
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::image::{Chips, UnificationPair};
 use super::{DeviceProfile, Stack, Version};
-use crate::fatbin::{ComputeCapability, PtxIsa};
+use crate::fatbin::PtxIsa;
+use rows::{CudaFile, JetpackFile, Server, ServerFile, SocFile};
+
+pub(super) use rows::{Checked, Jetpack, Soc};
 
 /// Lowest glibc for which an aarch64 platform tag exists (PEP 599).
 const FIRST_MANYLINUX_MINOR: u32 = 17;
@@ -26,257 +30,18 @@ pub(super) struct Tables {
     pub aliases: Vec<(String, String)>,
 }
 
-/// One chip.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Soc {
-    pub id: String,
-    pub name: String,
-    pub words: Vec<String>,
-    #[serde(default)]
-    pub also: Vec<String>,
-    pub modules: String,
-    pub gpu: String,
-    pub compute_capability: ComputeCapability,
-    pub integrated: bool,
-    pub compatible: Vec<String>,
-    pub boards: Vec<String>,
-    pub parts: Vec<String>,
-    source: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SocFile {
-    soc: Vec<Soc>,
-}
-
-/// `jetpack.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct JetpackFile {
-    os: BTreeMap<String, Os>,
-    pub jetpack: Vec<Jetpack>,
-    pub cuda_compat: Vec<CudaCompat>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Os {
-    name: String,
-    glibc: Version,
-    glibcxx: Version,
-    python: Version,
-    ros: String,
-    source: String,
-}
-
-/// One JetPack release.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Jetpack {
-    pub version: String,
-    pub l4t: Vec<Version>,
-    pub cuda: Version,
-    cuda_toolkit: String,
-    cudnn: String,
-    tensorrt: String,
-    os: String,
-    kernel_release: String,
-    #[serde(default)]
-    driver: Option<String>,
-    pub stack: BTreeMap<String, Stack>,
-    #[serde(default)]
-    note: Option<String>,
-    source: String,
-}
-
-/// CUDA releases that a package brings onto a JetPack.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CudaCompat {
-    pub jetpack: String,
-    #[serde(default)]
-    pub socs: Vec<String>,
-    pub package: String,
-    pub allowed: Vec<Version>,
-    source: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ServerFile {
-    server: Vec<Server>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Server {
-    name: String,
-    soc: String,
-    modules: String,
-    gpu: String,
-    compute_capability: ComputeCapability,
-    driver_cuda: Vec<Version>,
-    os: String,
-    source: String,
-}
-
-/// `cuda.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CudaFile {
-    cuda: Vec<Cuda>,
-    alias: Vec<Alias>,
-    integrated: Integrated,
-    family: Vec<Family>,
-    pub unification: Unification,
-    pub soname: Sonames,
-    system: System,
-    pub checked: Vec<Checked>,
-    pub providers: Providers,
-    pub wheel: Wheel,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Cuda {
-    version: Version,
-    ptx_isa: PtxIsa,
-    source: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Alias {
-    is: ComputeCapability,
-    was: ComputeCapability,
-    source: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Integrated {
-    compute_capabilities: Vec<ComputeCapability>,
-    source: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Family {
-    members: Vec<ComputeCapability>,
-    source: String,
-}
-
-/// From which driver on integrated chips take desktop code.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Unification {
-    pub driver_cuda: Version,
-    source: String,
-    pair: Vec<Pair>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Pair {
-    code: ComputeCapability,
-    device: ComputeCapability,
-    switch: bool,
-}
-
-/// What the names of shared libraries say of CUDA.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Sonames {
-    pub cuda_major: Vec<String>,
-    pub mapped: Vec<Mapped>,
-    source: String,
-}
-
-/// A library whose numbering is its own.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Mapped {
-    pub library: String,
-    pub soname_major: u32,
-    pub cuda_major: u32,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct System {
-    sonames: Vec<String>,
-    source: String,
-    cuda: Vec<SystemCuda>,
-    cudnn: SystemCudnn,
-    tensorrt: SystemTensorrt,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SystemCuda {
-    major: u32,
-    sonames: Vec<String>,
-    source: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SystemCudnn {
-    sonames: Vec<String>,
-    split_from: u32,
-    split: Vec<String>,
-    source: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SystemTensorrt {
-    sonames: Vec<String>,
-    source: String,
-}
-
-/// A shared library that is looked for, and what brings it.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Checked {
-    pub soname: String,
-    pub provider: String,
-    pub remedy: String,
-    source: String,
-}
-
-/// Projects that may bring shared libraries.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Providers {
-    pub projects: Vec<String>,
-    source: String,
-}
-
-/// Peculiarities of wheels.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wheel {
-    pub variant_marker: String,
-    pub ignored_pools: Vec<String>,
-    pub runtime_projects: Vec<String>,
-    source: String,
-}
-
 /// The built-in tables, read once.
 pub(super) static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     let mut tables = Tables {
-        socs: builtin::<SocFile>(include_str!("../../policies/soc.toml")).soc,
-        jetpack: builtin(include_str!("../../policies/jetpack.toml")),
-        cuda: builtin(include_str!("../../policies/cuda.toml")),
+        socs: builtin::<SocFile>(include_str!("../../../policies/soc.toml")).soc,
+        jetpack: builtin(include_str!("../../../policies/jetpack.toml")),
+        cuda: builtin(include_str!("../../../policies/cuda.toml")),
         chips: Chips::default(),
         devices: Vec::new(),
         aliases: Vec::new(),
     };
     tables.chips = tables.cuda.chips();
-    let servers: ServerFile = builtin(include_str!("../../policies/servers.toml"));
+    let servers: ServerFile = builtin(include_str!("../../../policies/servers.toml"));
     tables.devices = tables.profiles(&servers.server);
     tables.aliases = tables.other_ids();
     tables
