@@ -125,7 +125,7 @@ impl Metadata {
     }
 }
 
-/// The Tag lines of a WHEEL file, in lower case, compressed tag sets expanded; at most [`MOST_TAGS`] of them.
+/// The Tag lines of a WHEEL file, in lower case, compressed tag sets expanded; at most `MOST_TAGS` of them.
 pub fn wheel_tags(bytes: &[u8]) -> Vec<String> {
     /// No tag is longer, for none fits into a file name then.
     const LONGEST: usize = 255;
