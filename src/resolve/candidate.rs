@@ -1,5 +1,6 @@
 //! The wheels of a project, as resolving sees them. Looking them up is the caller's part, so resolving needs no store.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pep440_rs::{Version, VersionSpecifiers};
@@ -11,6 +12,22 @@ use crate::wheel::ProjectName;
 
 /// Most requirements that one wheel may state. The most on the public index are some 1,200 (all of them extras).
 const MOST_REQUIREMENTS: usize = 10_000;
+
+/// Most version specifiers of one project in a request or in a wheel. The work on them grows with their square; the most that
+/// are to be seen are some dozens.
+pub(super) const MOST_SPECIFIERS: usize = 500;
+
+/// The number of version specifiers of one project, if it is above the limit.
+pub(super) fn too_many_specifiers<'a>(
+    requirements: impl IntoIterator<Item = &'a Requirement>,
+) -> Option<usize> {
+    let mut counts: BTreeMap<&ProjectName, usize> = BTreeMap::new();
+    requirements.into_iter().find_map(|requirement| {
+        let count = counts.entry(&requirement.project).or_default();
+        *count = count.saturating_add(requirement.specifiers.len());
+        (*count > MOST_SPECIFIERS).then_some(*count)
+    })
+}
 
 /// One wheel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +85,9 @@ pub enum NotMetadata {
     /// Too many requirements.
     #[error("it states {0} requirements; at most {MOST_REQUIREMENTS} are read")]
     TooMany(usize),
+    /// Too much is said of one project.
+    #[error("it states {0} version specifiers for one project; at most {MOST_SPECIFIERS} are read")]
+    Specifiers(usize),
 }
 
 impl Metadata {
@@ -80,12 +100,13 @@ impl Metadata {
         if requires_dist.len() > MOST_REQUIREMENTS {
             return Err(NotMetadata::TooMany(requires_dist.len()));
         }
+        let parsed: Result<Vec<Requirement>, _> = requires_dist.iter().map(|text| text.parse()).collect();
+        let requires_dist = parsed.map_err(NotMetadata::Requirement)?;
+        if let Some(count) = too_many_specifiers(&requires_dist) {
+            return Err(NotMetadata::Specifiers(count));
+        }
         Ok(Self {
-            requires_dist: requires_dist
-                .iter()
-                .map(|text| text.parse())
-                .collect::<Result<_, _>>()
-                .map_err(NotMetadata::Requirement)?,
+            requires_dist,
             requires_python: requires_python
                 .map(|text| {
                     text.parse().map_err(|_| NotMetadata::RequiresPython(text.chars().take(120).collect()))

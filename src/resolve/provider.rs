@@ -234,7 +234,7 @@ impl<I: Index> DependencyProvider for Provider<'_, '_, I> {
                     return Ok(Dependencies::Unavailable(why));
                 }
             }
-            return Ok(Dependencies::Available(into.into_iter().collect()));
+            return Ok(Dependencies::Available(merged(into).into_iter().collect()));
         };
         let project = self.known.project(name)?;
         let Some(offer) = project.offer(pick) else {
@@ -267,7 +267,7 @@ impl<I: Index> DependencyProvider for Provider<'_, '_, I> {
                 }
             }
         }
-        Ok(Dependencies::Available(into.into_iter().collect()))
+        Ok(Dependencies::Available(merged(into).into_iter().collect()))
     }
 
     fn should_cancel(&self) -> Result<(), Self::Err> {
@@ -288,6 +288,21 @@ fn is_one_version(range: &Ranges<Pick>) -> bool {
     let (Some((low, high)), None) = (bounds.next(), bounds.next()) else { return false };
     let (std::ops::Bound::Included(low), std::ops::Bound::Included(high)) = (low, high) else { return false };
     low.same_version(high)
+}
+
+/// One range for each package: a request of thousands of lines about one project is one dependency.
+fn merged(dependencies: Vec<(Package, Ranges<Pick>)>) -> Vec<(Package, Ranges<Pick>)> {
+    let mut places: HashMap<Package, usize> = HashMap::new();
+    let mut merged: Vec<(Package, Ranges<Pick>)> = Vec::new();
+    for (package, range) in dependencies {
+        if let Some((_, known)) = places.get(&package).and_then(|&place| merged.get_mut(place)) {
+            *known = known.intersection(&range);
+        } else {
+            places.insert(package.clone(), merged.len());
+            merged.push((package, range));
+        }
+    }
+    merged
 }
 
 /// Evaluates a request's markers.

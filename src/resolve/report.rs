@@ -234,7 +234,12 @@ impl<I: Index> Teller<'_, '_, I> {
         }
         let asked = self.stated(owner, &Ranges::full(), name);
         let constraints = self.asked.constraints.get(name).into_iter().flatten().cloned();
-        let texts: Vec<String> = asked.into_iter().chain(constraints).map(|one| one.short()).collect();
+        let mut texts: Vec<String> = asked.into_iter().chain(constraints).map(|one| one.short()).collect();
+        let more = texts.len().saturating_sub(MOST_REPEATED);
+        texts.truncate(MOST_REPEATED);
+        if more > 0 {
+            texts.push(format!("{more} more"));
+        }
         let text = format!("No version can be {} at once.", listed(&texts, "and"));
         self.push(CauseKind::Conflict, name, Vec::new(), text);
     }
@@ -304,7 +309,11 @@ impl<I: Index> Teller<'_, '_, I> {
             }
         }
         asked.extend(self.asked.constraints.get(name).into_iter().flatten().cloned());
-        let texts: Vec<String> = asked.iter().map(|requirement| requirement.specifiers.to_string()).collect();
+        let texts = asked.iter().map(|requirement| requirement.specifiers.to_string());
+        let mut texts: Vec<String> = texts.take(MOST_REPEATED).collect();
+        if asked.len() > MOST_REPEATED {
+            texts.push(format!("{} more", asked.len() - MOST_REPEATED));
+        }
         let wanted = if texts.is_empty() { "what is asked".to_owned() } else { listed(&texts, "and") };
         let usable: Vec<&Offer> = project.offers.iter().filter(|offer| offer.unfit.is_none()).collect();
         let (rest, shown) = if usable.is_empty() {

@@ -56,6 +56,18 @@ fn a_chain_of_a_thousand_is_followed_to_its_end() {
     assert_eq!(ask(&mut catalogue, parsed(["link0"]), Vec::new()).unwrap().packages.len(), 1_001);
 }
 
+/// 3,000 lines about one project once took minutes and 5 GB: each pair of them was compared, and each a fact of its own.
+#[test]
+fn thousands_of_lines_about_one_project_are_one_dependency() {
+    let mut catalogue = Catalogue::default();
+    catalogue.add("demo", "1", &[]);
+    let lines = numbered(MOST_REQUESTED, |number| format!("demo>=1,!={number}"));
+    let text = unsatisfiable(ask(&mut catalogue, lines, Vec::new()));
+    assert!(text.contains("No version of demo satisfies") && text.len() < 20_000, "{} bytes", text.len());
+    let lines: Vec<String> = (0..3_000).map(|number| format!("demo!={number}")).collect();
+    assert!(matches!(Metadata::parse(&lines, None, &[]), Err(NotMetadata::Specifiers(_))));
+}
+
 #[test]
 fn two_thousand_extras_are_taken_at_once() {
     let mut catalogue = Catalogue::default();
