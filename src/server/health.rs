@@ -18,13 +18,15 @@ pub(super) fn alive() -> Reply {
     reply
 }
 
-/// `GET /readyz`: the store answers. A policy folder that cannot be used is told but does not make the mirror unready, for it
+/// `GET /readyz`: the store answers, and how old is what it has of each upstream. A policy folder that cannot be used is told but does not make the mirror unready, for it
 /// serves by the last good one.
 pub(super) async fn ready(state: &Arc<State>, in_force: &InForce) -> Result<Reply, Refusal> {
-    let revision = state.blocking(|state| Ok(state.store.revision())).await?;
+    let (revision, upstreams) =
+        state.blocking(|state| Ok((state.store.revision(), state.store.reached()?))).await?;
     let text = json!({
         "ready": true,
         "store": {"revision": revision},
+        "upstreams": upstreams,
         "policy": {"generation": in_force.generation, "error": in_force.broken},
     });
     let mut reply = Reply::bytes("application/json", Bytes::from(format!("{text}\n")));

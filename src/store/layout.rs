@@ -15,6 +15,8 @@
 //! incoming/<bundle>/               what an import has unpacked, before it is taken in
 //! quarantine/                      damaged blobs that `verify --repair` moved aside
 //! incidents.jsonl                  what upstreams and disks did wrong, one JSON object a line
+//! reports.jsonl                    what devices reported, one JSON object a line
+//! upstreams.json                   when each upstream was last reached
 //! ```
 
 use std::io::{Read as _, Seek as _, Write as _};

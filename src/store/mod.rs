@@ -29,6 +29,7 @@ mod revision;
 mod sidecar;
 mod site;
 mod snapshot;
+mod upstreams;
 mod verify;
 mod write;
 
@@ -41,6 +42,7 @@ pub use snapshot::{
     CHANNELS, Channel, FilesByProject, NewSnapshot, NotASnapshotId, Origin, PolicyFile, Snapshot,
     SnapshotFile, SnapshotHead, SnapshotId,
 };
+pub use upstreams::Reached;
 pub use verify::{Fetch, Finding, FindingKind, Report, SnapshotFinding};
 
 use catalogue::record::{Counts, Light, counts_key, parse_file_key, pin_key, project_prefix, url_key};

@@ -276,6 +276,16 @@ fn what_was_synced_is_served_while_its_upstream_is_down() {
     for target in [format!("/{ORIN}/simple/app/"), path.clone(), format!("{path}.metadata")] {
         assert_eq!(http::get(&base, &target, &[]).status, 200, "{target}");
     }
+    // How old that is.
+    let ready: Value = serde_json::from_slice(&http::get(&base, "/readyz", &[]).body).unwrap();
+    let (_, reached) = ready["upstreams"].as_object().unwrap().iter().next().unwrap();
+    let time = |key: &str| reached[key].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert!(time("last_reached") < time("failing_since"), "{ready}");
+    drop(mirror);
+    let upstream = Upstream::serving(closure().path());
+    site.sync(0, &["--device", ORIN, "--upstream", &upstream.url("/simple/"), "app"]);
+    let reached = site.store().reached().unwrap();
+    assert_eq!(reached.values().filter(|reached| reached.failing_since.is_none()).count(), 1, "{reached:?}");
 }
 
 #[test]

@@ -121,8 +121,11 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         dependencies: !arguments.no_deps && !arguments.all,
         accept_losses: arguments.accept_losses,
     };
-    let report = pass(request, Means { store, policy, client }, context)?;
+    let asked: Vec<String> = request.sources.iter().map(|(source, _)| source.upstream.name.clone()).collect();
+    let report = pass(request, Means { store: Arc::clone(&store), policy, client }, context)?;
     if !report.dry_run {
+        let fails = |name: &str| report.unreachable.iter().any(|event| event.upstream == name);
+        store.put_reached(asked.iter().map(|name| (name.as_str(), !fails(name))))?;
         super::snapshot::after_change(context, "sync")?;
     }
     answer(&report, context)
