@@ -445,7 +445,8 @@ impl<I: Index> Teller<'_, '_, I> {
     /// Tells what the wheels of one project need of another, those that need the same together.
     fn needs(&mut self, owner: &Package, needed: &Package, facts: &[Fact]) -> Result<(), Abort<I::Error>> {
         let (Some(name), Some(other)) = (owner.project(), needed.project()) else { return Ok(()) };
-        if name == other {
+        // An extra always needs its own project; of interest is where a wheel states another version of itself for it.
+        if name == other && !matches!(owner, Package::Extra(..)) {
             return Ok(());
         }
         let project = self.known.project(name)?;
