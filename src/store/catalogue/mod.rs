@@ -15,6 +15,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
 
 use fs_err as fs;
 use serde::de::DeserializeOwned;
@@ -59,6 +60,17 @@ impl std::fmt::Debug for Catalogue {
     }
 }
 
+/// How long sled's lock is waited for. No other process has it, for the store's own lock is held; but the threads of a catalogue
+/// that this process has closed let go of it a little later.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is tried.
+const LOCK_STEP: Duration = Duration::from_millis(10);
+
+/// Whether sled could not lock its file.
+fn is_lock(error: &std::io::Error) -> bool {
+    error.to_string().contains("could not acquire lock")
+}
+
 /// A key with its new value; none removes the record.
 pub(super) type Change = (Vec<u8>, Option<Vec<u8>>);
 
@@ -67,14 +79,21 @@ impl Catalogue {
     ///
     /// `visit` sees each key and value, without its checksum, in key order.
     pub(super) fn open(folder: &Path, mut visit: impl FnMut(&[u8], &[u8])) -> Result<Self, Fault> {
+        let config = sled::Config::new()
+            .path(folder)
+            .cache_capacity(CACHE_BYTES)
+            // All writes are flushed one by one; a flushing thread would only hold the processor awake.
+            .flush_every_ms(None);
+        let began = Instant::now();
         let db = guard(|| {
-            sled::Config::new()
-                .path(folder)
-                .cache_capacity(CACHE_BYTES)
-                // All writes are flushed one by one; a flushing thread would only hold the processor awake.
-                .flush_every_ms(None)
-                .open()
-                .map_err(Fault::from)
+            loop {
+                match config.open() {
+                    Err(sled::Error::Io(error)) if is_lock(&error) && began.elapsed() < LOCK_PATIENCE => {
+                        std::thread::sleep(LOCK_STEP);
+                    }
+                    opened => return opened.map_err(Fault::from),
+                }
+            }
         })?;
         let file = fs::OpenOptions::new().write(true).open(folder.join("db")).map_err(Fault::Io)?;
         let catalogue =
@@ -217,6 +236,12 @@ impl Drop for Catalogue {
             drop(db);
             Ok(())
         });
+        // Threads of sled still write for a moment; what comes next should find the folder at rest. Closing our own handle
+        // gives the lock back.
+        let began = Instant::now();
+        while self.file.file().try_lock().is_err() && began.elapsed() < LOCK_PATIENCE {
+            std::thread::sleep(LOCK_STEP);
+        }
     }
 }
 
