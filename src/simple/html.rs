@@ -247,7 +247,8 @@ fn best_hash(hashes: &BTreeMap<String, String>) -> Option<(&str, &str)> {
         .find_map(|algorithm| Some((algorithm, hashes.get(algorithm)?.as_str())))
 }
 
-fn escape(out: &mut String, text: &str) {
+/// Writes a text as HTML, for inside and outside of attributes.
+pub(crate) fn escape(out: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {
             '&' => out.push_str("&amp;"),
