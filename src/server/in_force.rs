@@ -230,9 +230,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("policies");
         let load = || -> Load {
-            Box::new(|dir| match dir.join("rules.toml").exists() {
-                true => Ok(Policy::default()),
-                false => Err("no rules.toml".to_owned()),
+            Box::new(|dir| {
+                let there = dir.join("rules.toml").exists();
+                there.then(Policy::default).ok_or_else(|| "no rules.toml".to_owned())
             })
         };
         let optional = PolicySource::optional_folder(place.clone(), load()).unwrap();
