@@ -223,8 +223,7 @@ fn take(store: &Store, wheel: &Packed, folder: &Path) -> Result<(), Error> {
         *spooled.as_file_mut() = moved.into_file();
     } else {
         // One digest under a second name: its bytes are in the store since the first.
-        let blob = store.blob(&wheel.sha256);
-        let mut source = fs::File::open(&blob).map_err(Error::io(&blob))?;
+        let mut source = store.open_blob(&wheel.sha256)?;
         std::io::copy(&mut source, &mut spooled).map_err(Error::io(&place))?;
     }
     store.put(spooled, &read, &metadata, &wheel.provenance)?;
