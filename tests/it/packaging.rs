@@ -1,7 +1,9 @@
 //! What packages are made from: completions, manual pages, the places of files, the systemd unit.
 
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use crate::support::{jetwheel, make_wheels};
 
@@ -70,4 +72,37 @@ fn the_configuration_is_found_where_the_ecosystem_keeps_it() {
     assert!(xdg.join("jetwheel/beside-xdg/FORMAT").is_file());
     add(&[("HOME", &home), ("XDG_CONFIG_HOME", &xdg), ("JETWHEEL_DATA", &folder.path().join("named"))]);
     assert!(folder.path().join("named/FORMAT").is_file());
+}
+
+/// The judge is `systemd-analyze security`, whose measure is from 0, confined, to 10. The mirror's own target is 3.0.
+#[test]
+fn the_units_are_confined() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/debian");
+    for unit in ["jetwheel.service", "jetwheel-sync@.service"] {
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["security", "--offline=true", "--no-pager", "--threshold=30"]).arg(units.join(unit));
+        let report = succeeded(&analyze.output().unwrap());
+        assert!(report.contains("Overall exposure level"), "{report}");
+    }
+}
+
+/// The protocol is that of sd_notify(3): one datagram for each change.
+#[test]
+fn systemd_hears_when_the_mirror_is_ready_and_when_it_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut heard = [0; 256];
+    let mut hear = || {
+        let len = socket.recv(&mut heard).unwrap();
+        text(&heard[..len]).trim().to_owned()
+    };
+    let mut serve = jetwheel(&folder.path().join("data"));
+    serve.args(["serve", "--listen", "127.0.0.1:0"]).env("NOTIFY_SOCKET", folder.path().join("notify"));
+    let mut server = serve.stderr(std::process::Stdio::null()).spawn().unwrap();
+    assert_eq!(hear(), "READY=1");
+    let pid = server.id().to_string();
+    succeeded(&Command::new("kill").args(["-TERM", &pid]).output().unwrap());
+    assert_eq!(hear(), "STOPPING=1");
+    assert!(server.wait().unwrap().success());
 }
