@@ -3,7 +3,10 @@
 # There is no systemd in a chroot, so the service's own command line is started as the service's own user; the unit itself is
 # judged by `systemd-analyze verify` in the chroot. Takes the Debian mirror from /etc/apt, or from DEBIAN_MIRROR.
 set -euo pipefail
-[ $# = 2 ] && [ "$(id -u)" = 0 ] || { echo "usage, as root: packaging/try_deb.sh OLD.deb NEW.deb" >&2 && exit 2; }
+if [ $# != 2 ] || [ "$(id -u)" != 0 ]; then
+    echo "usage, as root: packaging/try_deb.sh OLD.deb NEW.deb" >&2
+    exit 2
+fi
 old=$(realpath "$1") new=$(realpath "$2")
 root=$(mktemp -d) server=''
 cleanup() {
