@@ -65,8 +65,8 @@ pub struct Cli {
     /// Data folder [default: ./jetwheel-data, unless the configuration names one]
     #[arg(long, global = true, env = "JETWHEEL_DATA", value_name = "DIR", help_heading = GLOBAL)]
     pub data: Option<PathBuf>,
-    /// Configuration file [default: the first of $XDG_CONFIG_HOME/jetwheel/jetwheel.toml and
-    /// /etc/jetwheel/jetwheel.toml that is there]
+    /// Configuration file [default: the first of `$XDG_CONFIG_HOME/jetwheel/jetwheel.toml` and
+    /// `/etc/jetwheel/jetwheel.toml` that is there]
     #[arg(long, global = true, env = "JETWHEEL_CONFIG", value_name = "FILE", help_heading = GLOBAL)]
     pub config: Option<PathBuf>,
     /// Folder with the site's own policy, read over the built-in tables

@@ -86,12 +86,12 @@ fn the_units_are_confined() {
     }
 }
 
-/// The protocol is that of sd_notify(3): one datagram for each change.
+/// The protocol is that of `sd_notify(3)`: one datagram for each change.
 #[test]
 fn systemd_hears_when_the_mirror_is_ready_and_when_it_stops() {
     let folder = tempfile::tempdir().unwrap();
     let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     let mut heard = [0; 256];
     let mut hear = || {
         let len = socket.recv(&mut heard).unwrap();
