@@ -170,8 +170,8 @@ pub(super) fn after_change(context: &mut Context, reason: &str) -> anyhow::Resul
     let new =
         NewSnapshot { reason: reason.to_owned(), policy: policy_files(context)?, ..NewSnapshot::default() };
     let made = store.take_snapshot(&new)?;
-    if let Some(id) = &made {
-        store.promote("candidate", id)?;
+    if let Some(id) = made.clone().or_else(|| store.left_behind("candidate")) {
+        store.promote("candidate", &id)?;
         store.prune_snapshots()?;
         context.console.say(format_args!("snapshot {id}"))?;
     }

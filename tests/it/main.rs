@@ -8,6 +8,7 @@
 mod support;
 
 mod bundle;
+mod chaos;
 mod cli;
 mod detect;
 mod device;
