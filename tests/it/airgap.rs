@@ -106,7 +106,38 @@ fn install(site: &Site, pip: &str, mirror: &Mirror) -> Vec<String> {
     command.args(["--index-url", &mirror.index_url(ORIN), "-r", "requirements.txt"]);
     let output = command.current_dir(home.path()).output().unwrap();
     assert!(output.status.success(), "{pip}: {}", String::from_utf8_lossy(&output.stderr));
-    let entries = fs_err::read_dir(home.path().join("site")).unwrap();
+    installed(&home.path().join("site"))
+}
+
+/// Has uv in the site's network install what a lock says, with no index at all.
+fn install_locked(site: &Site, lock: &str) -> Vec<String> {
+    let home = tempfile::tempdir().unwrap();
+    // uv holds the Python of the lock against its interpreter, which is that of this machine and not of the device.
+    let text = fs_err::read_to_string(site.path("data/locks").join(lock)).unwrap();
+    let python = text.lines().find(|line| line.starts_with("requires-python")).unwrap();
+    fs_err::write(home.path().join(lock), text.replace(python, "requires-python = \">=3.8\"")).unwrap();
+    let mut command = site.network.command(client_program("uv", "uv"));
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", home.path());
+    command.args([
+        "pip",
+        "sync",
+        "--no-cache",
+        "--no-config",
+        "--preview-features",
+        "pylock",
+        "--target",
+        "site",
+    ]);
+    command.args(["--python-version", "3.10", "--python-platform", "aarch64-manylinux_2_35", "--python"]);
+    let output =
+        command.arg(client_program("uv", "python")).arg(lock).current_dir(home.path()).output().unwrap();
+    assert!(output.status.success(), "uv: {}", String::from_utf8_lossy(&output.stderr));
+    installed(&home.path().join("site"))
+}
+
+/// Names and versions of what lies in a folder of installed projects.
+fn installed(folder: &Path) -> Vec<String> {
+    let entries = fs_err::read_dir(folder).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names
         .filter_map(|name| name.strip_suffix(".dist-info").map(|name| name.replace(['-', '_'], " ")))
@@ -115,9 +146,10 @@ fn install(site: &Site, pip: &str, mirror: &Mirror) -> Vec<String> {
     names
 }
 
+/// The site's mirror, at the port that its lock files name: the network is its own, so that the port is free.
 fn serving(site: &Site) -> Mirror {
     let mut command = site.jetwheel();
-    command.args(["serve", "--listen", "127.0.0.1:0"]);
+    command.args(["serve", "--listen", "127.0.0.1:8080"]);
     Mirror::started_by(command)
 }
 
@@ -174,6 +206,8 @@ fn a_site_without_network_is_fed_and_updated_by_files_alone() {
     let mirror = serving(&b);
     let first = ["camera kernels 1.0", "fleet core 1.0", "geometry 1.0", "telemetry 1.0"];
     assert_eq!(install(&b, "pip-newest", &mirror), first);
+    assert_eq!(imported["locks"], value!(["pylock.orin-jp6_2.toml"]));
+    assert_eq!(install_locked(&b, "pylock.orin-jp6_2.toml"), first);
 
     // New wheels at A, whose clock was set right meanwhile, that is back; B's is now far ahead.
     a.clock = "@2020-01-01 00:00:00";
