@@ -7,6 +7,7 @@
 
 mod support;
 
+mod airgap;
 mod bundle;
 mod chaos;
 mod cli;
