@@ -67,6 +67,7 @@ clients() {
     tool uv uv
     tool pip-newest -U pip
     tool devpi devpi-server
+    tool prometheus prometheus-client # its parser is the judge of /metrics
     local python
     python=$(old_python)
     tool pip-20.0.2 pip==20.0.2 # JetPack 5 ships it

@@ -82,6 +82,17 @@ pub struct Cli {
         help_heading = GLOBAL
     )]
     pub format: Format,
+    /// Form of the log on standard error: lines for people, or one JSON object each
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        env = "JETWHEEL_LOG_FORMAT",
+        default_value_t = Format::Text,
+        value_name = "FORMAT",
+        help_heading = GLOBAL
+    )]
+    pub log_format: Format,
     /// What to do
     #[command(subcommand)]
     pub command: Command,

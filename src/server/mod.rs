@@ -25,12 +25,15 @@ mod explain;
 mod files;
 mod forwarded;
 mod health;
+mod id;
 pub(crate) mod in_force;
 mod log;
 mod lru;
+mod metrics;
 mod outbox;
 mod pages;
 mod path;
+mod process;
 mod range;
 mod refusal;
 mod reply;
@@ -144,6 +147,7 @@ impl Server {
                 let (head, builder) = if crowded { hurried.clone() } else { patient.clone() };
                 let (state, watcher) = (Arc::clone(&state), graceful.watcher());
                 tokio::spawn(async move {
+                    let open = Open::new(Arc::clone(&state));
                     let outbox = outbox::Outbox::default();
                     let io = watch(stream, outbox.clone(), head, limits.stall);
                     let service = service_fn(move |request| {
@@ -158,7 +162,7 @@ impl Server {
                     if let Err(error) = watcher.watch(connection).await {
                         tracing::debug!(%error, %from, "a connection ended badly");
                     }
-                    drop(place);
+                    drop((open, place));
                 });
             }
         };
@@ -172,6 +176,22 @@ impl Server {
         if tokio::time::timeout(limits.stop, graceful.shutdown()).await.is_err() {
             tracing::warn!(limit_s = limits.stop.as_secs(), "requests in flight did not end in time");
         }
+    }
+}
+
+/// Counts a connection as long as it is open, also where its task panics.
+struct Open(Arc<state::State>);
+
+impl Open {
+    fn new(state: Arc<state::State>) -> Self {
+        state.metrics.connections.inc();
+        Self(state)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.metrics.connections.dec();
     }
 }
 

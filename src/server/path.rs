@@ -18,6 +18,8 @@ pub(super) enum Route {
     Health,
     /// `/readyz`
     Ready,
+    /// `/metrics`
+    Metrics,
     /// `/{device}/simple/`
     Projects { device: String },
     /// `/{device}/simple/{project}/`
@@ -40,6 +42,28 @@ pub(super) enum Route {
     Moved(String),
 }
 
+impl Route {
+    /// Its name in metrics.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Home => "home",
+            Self::Health => "healthz",
+            Self::Ready => "readyz",
+            Self::Metrics => "metrics",
+            Self::Projects { .. } => "projects",
+            Self::Project { .. } => "project",
+            Self::Wheel { .. } => "wheel",
+            Self::Metadata { .. } => "metadata",
+            Self::Explain { .. } => "explain",
+            Self::Resolve { .. } => "resolve",
+            Self::Setup { .. } => "setup",
+            Self::Check { .. } => "check",
+            Self::Reports { .. } => "reports",
+            Self::Moved(_) => "moved",
+        }
+    }
+}
+
 /// Reads a raw path, without its query.
 ///
 /// Each segment is decoded once. A segment that decodes to a separator, to a dot segment or to a control character is
@@ -55,6 +79,7 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
         [""] => Ok(Route::Home),
         ["healthz"] => Ok(Route::Health),
         ["readyz"] => Ok(Route::Ready),
+        ["metrics"] => Ok(Route::Metrics),
         ["", ..] => Err(Refusal::NoSuchPage),
         [_, "simple"] => Ok(Route::Moved("simple/".to_owned())),
         [device, "simple", ""] => Ok(Route::Projects { device: device.to_owned() }),

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use hyper::ext::ReasonPhrase;
 
+use super::id::RequestId;
 use super::reply::Reply;
 use crate::policy::{Judgement, Reason, Verdict, code_name};
 use crate::store;
@@ -126,6 +127,8 @@ pub(super) struct NotForDevice {
     pub(super) text: String,
     /// The first reason, in one line.
     pub(super) phrase: String,
+    /// Its code; empty where there is none.
+    pub(super) code: String,
 }
 
 impl NotForDevice {
@@ -150,7 +153,8 @@ impl NotForDevice {
         if reasons.is_empty() {
             let _infallible = writeln!(text, "- the policy does not list a wheel whose verdict is {verdict}");
         }
-        Self { text, phrase }
+        let code = reasons.first().map(|reason| code_name(&reason.code).to_string()).unwrap_or_default();
+        Self { text, phrase, code }
     }
 }
 
@@ -203,7 +207,7 @@ impl Refusal {
     }
 
     /// Writes what the client is not told to the log.
-    pub(super) fn log(&self) {
+    pub(super) fn log(&self, id: &RequestId) {
         let causes = |error: &dyn std::error::Error| {
             let mut text = error.to_string();
             let mut source = error.source();
@@ -214,9 +218,13 @@ impl Refusal {
             text
         };
         match self {
-            Self::Store(error) => tracing::error!(error = causes(error), "the store failed"),
-            Self::Io(error) => tracing::error!(error = causes(error), "the disk failed"),
-            Self::Defect(why) => tracing::error!(error = why.as_str(), "a request could not be answered"),
+            Self::Store(error) => {
+                tracing::error!(error = causes(error), request_id = %id, "the store failed");
+            }
+            Self::Io(error) => tracing::error!(error = causes(error), request_id = %id, "the disk failed"),
+            Self::Defect(why) => {
+                tracing::error!(error = why.as_str(), request_id = %id, "a request could not be answered");
+            }
             _ => {}
         }
     }

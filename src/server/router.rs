@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
 
 use super::body::Body;
+use super::id::{self, RequestId};
 use super::log::{Line, Logged};
 use super::outbox::Outbox;
 use super::path::{self, Route};
@@ -27,17 +28,23 @@ pub(super) async fn respond(
     outbox: &Outbox,
 ) -> Response<Logged> {
     let version = request.version();
-    let line = Line::begin(request.method().clone(), request.uri().path(), from);
     let head = request.method() == Method::HEAD;
-    let reply = match AssertUnwindSafe(route(&state, request)).catch_unwind().await {
+    let id = RequestId::of(request.headers());
+    let route = path::parse(request.uri().path());
+    let name = route.as_ref().map_or("none", Route::name);
+    let line = Line::begin(&request, name, id, from, Arc::clone(&state));
+    let reply = match AssertUnwindSafe(answer(&state, route, request)).catch_unwind().await {
         Ok(Ok(reply)) => reply,
         Ok(Err(refusal)) => {
-            refusal.log();
+            refusal.log(line.id());
+            if let Refusal::NotForDevice(why) = &refusal {
+                state.metrics.refused(why.code.clone());
+            }
             refusal.into_reply()
         }
         Err(_) => {
             let refusal = Refusal::Defect(format!("panic at {line:?}"));
-            refusal.log();
+            refusal.log(line.id());
             refusal.into_reply()
         }
     };
@@ -48,22 +55,28 @@ pub(super) async fn respond(
         file.send_by(outbox.clone());
     }
     let body = if head { Body::Empty } else { body };
+    let id_value = line.id().value();
     let mut response = Response::new(Logged::new(body, line, status));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
+    response.headers_mut().insert(id::HEADER, id_value);
     if let Some(phrase) = phrase {
         response.extensions_mut().insert(phrase);
     }
     response
 }
 
-async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, Refusal> {
+async fn answer(
+    state: &Arc<State>,
+    route: Result<Route, Refusal>,
+    request: Request<Incoming>,
+) -> Result<Reply, Refusal> {
     let (parts, body) = request.into_parts();
     // RFC 9112, section 3.2: two hosts mean that someone on the way reads another request than we do.
     if parts.version == Version::HTTP_11 && parts.headers.get_all(header::HOST).iter().count() != 1 {
         return Err(Refusal::Malformed("a request has one Host field".to_owned()));
     }
-    match path::parse(parts.uri.path()) {
+    let route = match route {
         Ok(Route::Resolve { device }) => {
             let body = posted(&parts, body).await?;
             let in_force = &state.in_force().await?;
@@ -80,14 +93,15 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
             request_body::discard(body).await;
             return Err(route.err().unwrap_or(Refusal::ReadOnly));
         }
-        _ => {}
-    }
+        route => route?,
+    };
     let headers = &parts.headers;
     let in_force = &state.in_force().await?;
-    match path::parse(parts.uri.path())? {
+    match route {
         Route::Home => Ok(pages::home(in_force, &base(headers))),
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,
+        Route::Metrics => health::metrics(state, in_force).await,
         Route::Moved(to) => Ok(Reply::moved(&to)),
         Route::Projects { device } => {
             let view = &state.view(&device).await?;

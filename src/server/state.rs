@@ -9,6 +9,7 @@ use super::accept::Form;
 use super::files::KnownFile;
 use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
+use super::metrics::Metrics;
 use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
 use super::verdicts::Verdicts;
@@ -34,6 +35,7 @@ pub(super) struct State {
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
     pub(super) verdicts: Verdicts,
     pub(super) resolving: Resolving,
+    pub(super) metrics: Metrics,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
     turns: [Mutex<()>; TURNS],
 }
@@ -69,6 +71,7 @@ impl State {
             files: Lru::new(FILES_WEIGHT),
             verdicts: Verdicts::new(Arc::clone(&store)),
             resolving: Resolving::default(),
+            metrics: Metrics::new(),
             names: Mutex::new(None),
             store,
             turns: [const { Mutex::new(()) }; TURNS],

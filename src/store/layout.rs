@@ -194,10 +194,15 @@ impl Layout {
         }
     }
 
+    /// Free space on the disk, in bytes, as far as this user may fill it.
+    pub(super) fn free_bytes(&self) -> Result<u64, Error> {
+        let disk = rustix::fs::statvfs(&self.dir).map_err(|error| Error::io(&self.dir)(error.into()))?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     /// Fails where the disk is so full that a write of that many bytes could break the catalogue.
     pub(super) fn check_space(&self, bytes: u64) -> Result<(), Error> {
-        let disk = rustix::fs::statvfs(&self.dir).map_err(|error| Error::io(&self.dir)(error.into()))?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let free = self.free_bytes()?;
         let needed = RESERVE.saturating_add(bytes);
         if free < needed {
             return Err(Error::Full { dir: self.dir.clone(), free, needed });

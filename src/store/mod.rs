@@ -195,6 +195,11 @@ impl Store {
         self.places.layout.check_space(bytes)
     }
 
+    /// Free space on the disk, in bytes, as far as this user may fill it.
+    pub fn free_bytes(&self) -> Result<u64, Error> {
+        self.places.layout.free_bytes()
+    }
+
     /// Makes the catalogue anew from the sidecar files; yields how many files it has.
     ///
     /// The old one is moved aside until the new one is whole, and put back where that fails.
