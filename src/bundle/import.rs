@@ -205,7 +205,7 @@ fn inspect(wheel: &Packed, folder: &Path) -> Result<bool, Error> {
     fs::write(&facts, text).map_err(Error::io(&facts))?;
     let member = path.with_extension("metadata");
     fs::write(&member, &inspection.metadata).map_err(Error::io(&member))?;
-    Ok(inspection.facts == *wheel.facts)
+    Ok(inspection.facts.agree_with(&wheel.facts))
 }
 
 /// Moves a wheel into the store.

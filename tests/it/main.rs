@@ -7,6 +7,7 @@
 
 mod support;
 
+mod abi;
 mod bundle;
 mod cli;
 mod detect;
