@@ -101,8 +101,9 @@ fn without(project: &ProjectName, excluded: &[Version], own: bool) -> Option<Req
     let specifiers: Vec<VersionSpecifier> =
         excluded.iter().filter_map(|version| specifier(version).ok()).collect();
     let bare = project.as_str().parse::<Requirement>().ok().filter(|_| !specifiers.is_empty())?;
+    let texts: Vec<String> = specifiers.iter().map(ToString::to_string).collect();
     let specifiers: VersionSpecifiers = specifiers.into_iter().collect();
-    let text = format!("{project}{specifiers} (compiled with the {} C++ string ABI)", name_of(own));
+    let text = format!("{project}{} (compiled with the {} C++ string ABI)", texts.join(","), name_of(own));
     Some(Requirement { text, specifiers, ..bare })
 }
 
