@@ -146,6 +146,9 @@ fn details(file: &ExplainedFile, width: usize) -> String {
         let on = report.gpu.as_deref().unwrap_or("its CPU alone");
         let how = if report.passed { "passed" } else { "FAILED" };
         put(2, &format!("report of {}: {how} on {on}", report.time));
+        if !report.passed {
+            put(4, "jetwheel advisories --suggested prints a file that warns of it or hides it");
+        }
     }
     out
 }

@@ -18,6 +18,7 @@ mod config;
 mod console;
 mod detect;
 mod devices;
+mod evidence;
 mod explain;
 mod export;
 mod forward;

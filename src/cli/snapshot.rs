@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Subcommand;
 use serde::Serialize;
 
-use super::{Answer, Context, Format, Usage, devices};
+use super::{Answer, Context, Format, Usage, devices, evidence};
 use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Policy, Reason, Verdict, judge};
 use crate::server::view::{LIVE, Scope};
@@ -28,6 +28,7 @@ Examples:
   jetwheel snapshot diff stable candidate --device orin-jp6.2
   jetwheel snapshot promote                                   # stable := candidate
   jetwheel snapshot promote 20261130T075300Z-1 --channel candidate
+  jetwheel snapshot promote --require-reports 2 --device orin-jp6.2
   jetwheel snapshot rollback                                  # stable := what it was before")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -70,6 +71,12 @@ enum Verb {
         /// Which channel
         #[arg(long, value_name = "CHANNEL", default_value = "stable")]
         channel: String,
+        /// Only if so many devices of each profile sent a report that its torch and torchvision run well on their GPU
+        #[arg(long, value_name = "N")]
+        require_reports: Option<std::num::NonZeroU16>,
+        /// For which profiles reports are required; by default all that ever sent one; may be repeated
+        #[arg(long = "device", short = 'd', value_name = "ID", requires = "require_reports")]
+        devices: Vec<String>,
     },
     /// Point a channel back to the snapshot that it named before
     Rollback {
@@ -142,8 +149,16 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         Verb::List => list(&store, context),
         Verb::Show { snapshot } => show(&store.snapshot(&find(&store, snapshot)?)?, context),
         Verb::Diff { from, to, devices } => diff((from, to), devices, &store, context),
-        Verb::Promote { snapshot, channel } => {
+        Verb::Promote { snapshot, channel, require_reports, devices } => {
             let id = find(&store, snapshot)?;
+            if let Some(required) = require_reports {
+                let policy = context.policy()?;
+                let required = usize::from(required.get());
+                let lacking = evidence::lacking(&store, &policy, &store.snapshot(&id)?, devices, required)?;
+                if !lacking.is_empty() {
+                    return refuse(&id, channel, &lacking, context);
+                }
+            }
             move_channel(channel, &store, context, |store| store.promote(channel, &id).map(|()| id))
         }
         Verb::Rollback { channel } => move_channel(channel, &store, context, |store| store.rollback(channel)),
@@ -294,6 +309,26 @@ fn show(snapshot: &Snapshot, context: &mut Context) -> anyhow::Result<Answer> {
         console.print(format_args!("{}  {}\n", file.sha256, file.file))?;
     }
     Ok(Answer::Yes)
+}
+
+/// Says what reports lack for a snapshot to be promoted.
+fn refuse(
+    snapshot: &SnapshotId,
+    channel: &str,
+    lacking: &[evidence::Lack],
+    context: &mut Context,
+) -> anyhow::Result<Answer> {
+    if context.format == Format::Json {
+        let answer = serde_json::json!({ "channel": channel, "snapshot": snapshot, "lacking": lacking });
+        context.console.print_json(&answer)?;
+        return Ok(Answer::No);
+    }
+    context.console.say(format_args!("{channel} stays as it is: {snapshot} has too few reports"))?;
+    for lack in lacking {
+        context.console.print(format_args!("{}\n", lack.text()))?;
+    }
+    context.console.say("a device sends its report by: curl -fsS MIRROR/DEVICE/check.py | python3 -")?;
+    Ok(Answer::No)
 }
 
 fn move_channel(

@@ -172,7 +172,7 @@ fn add_held(rows: &[Row], gathered: &mut Gathered) {
 
 /// What a row tells; nothing if it has no bytes, and its facts are of an earlier inspector.
 fn of_row(row: &Row) -> Option<Knowledge> {
-    let current = row.held || row.facts.inspector >= INSPECTOR;
+    let current = row.held || row.facts.are_current();
     current.then(|| Knowledge::Facts { facts: Arc::clone(&row.facts), held: row.held, fresh: false })
 }
 

@@ -7,6 +7,7 @@
 
 mod support;
 
+mod abi;
 mod airgap;
 mod bundle;
 mod chaos;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jetwheel::digest::Sha256;
-use jetwheel::store::{NewSnapshot, Store};
+use jetwheel::policy::Policy;
+use jetwheel::store::{DeviceReport, NewSnapshot, Store};
 
 use crate::support::http::{self, get};
 use crate::support::mirror::Mirror;
@@ -325,4 +326,60 @@ fn candidate_follows_a_snapshot_that_a_crash_left_alone() {
     assert_eq!(code, 0, "{said}");
     assert_eq!(add(&data, &[&two]), None);
     assert_eq!(candidate(), first.as_str());
+}
+
+/// A report of a device, as `check.py` sends it.
+fn report(unit: &str, passed: bool, on_gpu: bool, metadata: Sha256) -> DeviceReport {
+    let status = if passed { "pass" } else { "fail" };
+    let gpu = on_gpu.then(|| serde_json::json!({"name": "Orin", "compute_capability": "8.7"}));
+    let body = serde_json::json!({"device": ORIN, "passed": passed, "unit": unit, "gpu": gpu, "torch": "2.8.0",
+        "wheels": [{"name": "torch", "version": "2.8.0", "metadata_sha256": metadata}],
+        "checks": [{"name": "matmul float32", "status": status, "seconds": 1.0}]});
+    DeviceReport::now(serde_json::from_value(body).unwrap())
+}
+
+#[test]
+fn a_promotion_can_wait_for_reports_of_devices() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    add(&data, &[&wheel(dir.path(), "torch", "2.8.0", "")]).unwrap();
+    let torch: &[&str] = &["--format", "json", "snapshot", "promote", "--require-reports", "2"];
+    let promote = |more: &[&str]| json(jetwheel(&data).args(torch).args(more));
+    let without = jetwheel(&data).args(torch).output().unwrap();
+    assert_eq!(without.status.code(), Some(2), "nobody has sent a report, and no profile is named");
+    let (code, answer) = promote(&["--device", ORIN]);
+    assert_eq!((code, answer["lacking"][0]["passed"].as_u64()), (1, Some(0)), "{answer}");
+    assert_eq!(answer["lacking"][0]["file"], "torch-2.8.0-cp310-cp310-linux_aarch64.whl");
+
+    let metadata = {
+        let store = Store::open(&data).unwrap();
+        store.rows(&"torch".parse().unwrap()).unwrap()[0].facts.metadata_sha256.unwrap()
+    };
+    let send = |unit, passed, on_gpu, metadata| {
+        Store::open(&data).unwrap().put_report(&report(unit, passed, on_gpu, metadata)).unwrap();
+    };
+    // One device twice, one that computed on its CPU, one with another wheel, and one that fails.
+    for _ in 0..2 {
+        send("a", true, true, metadata);
+    }
+    send("b", true, false, metadata);
+    send("c", true, true, Sha256::of(b"another"));
+    send("d", false, true, metadata);
+    let (code, answer) = promote(&[]);
+    let lack = &answer["lacking"][0];
+    assert_eq!((code, lack["passed"].as_u64(), lack["failed"].as_u64()), (1, Some(1), Some(1)), "{answer}");
+    let text = jetwheel(&data).args(["snapshot", "promote", "--require-reports", "2"]).output().unwrap();
+    let said = String::from_utf8(text.stdout).unwrap();
+    assert!(said.contains("linux_aarch64.whl: 1 of 2 devices ran it well, 1 say that it fails"), "{said}");
+
+    let text = jetwheel(&data).args(["advisories", "--suggested"]).output().unwrap();
+    let said = String::from_utf8(text.stdout).unwrap();
+    assert!(said.starts_with("# advisories/torch-2.8.0-on-orin-jp6.2.toml (failing reports: 1)\n"), "{said}");
+    let file = ("advisories/x.toml".to_owned(), said);
+    assert!(Policy::with_site(&[file]).is_ok(), "what is suggested can be put there as it stands");
+
+    // The last report of a device counts.
+    send("d", true, true, metadata);
+    let (code, answer) = promote(&[]);
+    assert_eq!((code, answer["channel"].as_str()), (0, Some("stable")), "{answer}");
 }
