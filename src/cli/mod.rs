@@ -24,6 +24,7 @@ mod gc;
 mod import;
 mod inspect;
 mod inventory;
+mod log;
 mod quickstart;
 mod rebuild;
 mod resolve;
@@ -34,6 +35,7 @@ mod verify;
 
 pub use config::Config;
 pub use console::Console;
+pub use log::LogWriter;
 
 /// Heading of the options that every command takes.
 const GLOBAL: &str = "Options of every command";
