@@ -23,11 +23,13 @@ mod body;
 mod device;
 mod explain;
 mod files;
+mod folder_watch;
 mod forwarded;
 mod health;
 pub(crate) mod in_force;
 mod log;
 mod lru;
+mod opened;
 mod outbox;
 mod pages;
 mod path;
@@ -129,6 +131,7 @@ impl Server {
             [limits.head, limits.head / HURRY].map(|head| (head, Arc::new(builder(head))));
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(limits.connections));
+        let of_files = Arc::clone(&state);
         let accept = async {
             loop {
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -164,6 +167,7 @@ impl Server {
         };
         tokio::select! {
             () = accept => {}
+            () = of_files.opened.close_idle() => {}
             () = stop => {}
         }
         drop(listener);

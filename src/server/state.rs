@@ -9,6 +9,7 @@ use super::accept::Form;
 use super::files::KnownFile;
 use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
+use super::opened::Opened;
 use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
 use super::verdicts::Verdicts;
@@ -32,6 +33,7 @@ pub(super) struct State {
     pub(super) views: Views,
     pub(super) pages: Lru<PageKey, Arc<Page>>,
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
+    pub(super) opened: Opened,
     pub(super) verdicts: Verdicts,
     pub(super) resolving: Resolving,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
@@ -67,6 +69,7 @@ impl State {
             views: Views::new(),
             pages: Lru::new(PAGES_WEIGHT),
             files: Lru::new(FILES_WEIGHT),
+            opened: Opened::default(),
             verdicts: Verdicts::new(Arc::clone(&store)),
             resolving: Resolving::default(),
             names: Mutex::new(None),
@@ -97,10 +100,9 @@ impl State {
 
     /// The policy in force at this request.
     pub(super) async fn in_force(self: &Arc<Self>) -> Result<Arc<InForce>, Refusal> {
-        if self.policies.blocks() {
-            self.blocking(|state| Ok(state.policies.in_force())).await
-        } else {
-            Ok(self.policies.in_force())
+        match self.policies.unchanged() {
+            Some(in_force) => Ok(in_force),
+            None => self.blocking(|state| Ok(state.policies.in_force())).await,
         }
     }
 
