@@ -12,7 +12,7 @@ use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::body::Body;
 
-/// The longest path in a line, in characters.
+/// The longest path in a line, in bytes.
 const LONGEST_PATH: usize = 512;
 
 /// What is known of a request when it arrives.
@@ -28,7 +28,8 @@ impl Line {
     /// Begins the line of a request. The path loses its query, which may hold secrets, and cannot forge a line: control
     /// characters are escaped when it is written.
     pub(super) fn begin(method: Method, path: &str, from: SocketAddr) -> Self {
-        Self { method, path: path.chars().take(LONGEST_PATH).collect(), from, began: Instant::now() }
+        let end = path.floor_char_boundary(LONGEST_PATH);
+        Self { method, path: path.get(..end).unwrap_or_default().to_owned(), from, began: Instant::now() }
     }
 }
 
