@@ -145,14 +145,14 @@ def get(url, **headers):
         connection.close()
 
 
-def wait_for(url, process, every=0.02, limit_s=90):
+def wait_for(url, process, every=0.02, limit_s=90, accept=HTML):
     """Waits for a page; yields its body."""
     end = time.perf_counter() + limit_s
     while time.perf_counter() < end:
         if process.poll() is not None:
             raise RuntimeError("the server ended with code %d" % process.returncode)
         try:
-            status, _, body = get(url, Accept=HTML)
+            status, _, body = get(url, Accept=accept)
             if status == 200:
                 return body
         except (OSError, http.client.HTTPException):

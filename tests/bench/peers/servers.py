@@ -168,7 +168,7 @@ class Devpi(Server):
         self.port = lib.free_port()
         process, base = self.spawn(), "http://127.0.0.1:%d/" % self.port
         try:
-            lib.wait_for(base, process)
+            lib.wait_for(base + "+api", process, accept="application/json")
             self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
             token = self.ask("POST", "/+login", {"user": "root", "password": ""})["result"]["password"]
             auth = {"X-Devpi-Auth": base64.b64encode(b"root:" + token.encode()).decode()}
