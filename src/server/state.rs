@@ -62,6 +62,29 @@ pub(super) struct Page {
     pub(super) body: Bytes,
 }
 
+/// What the entity tag of a compressed page ends with.
+const COMPRESSED: &str = "-gzip\"";
+
+impl Page {
+    /// Whether its bytes are compressed.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.etag.ends_with(COMPRESSED)
+    }
+
+    /// The entity tag of its compressed form.
+    pub(super) fn compressed_etag(&self) -> String {
+        format!("{}{COMPRESSED}", self.etag.trim_end_matches('"'))
+    }
+
+    /// The entity tag of its plain form.
+    pub(super) fn plain_etag(&self) -> String {
+        match self.etag.strip_suffix(COMPRESSED) {
+            Some(tag) => format!("{tag}\""),
+            None => self.etag.clone(),
+        }
+    }
+}
+
 impl State {
     pub(super) fn new(store: Arc<Store>, policies: PolicySource) -> Self {
         Self {

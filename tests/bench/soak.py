@@ -81,12 +81,8 @@ class Client:
         self.tally["times"].append((time.time(), (time.perf_counter() - begin) * 1000))
         return answer
 
-    def file(self):
-        with open(self.truth["big"], "rb") as f:
-            return f.read()
-
     async def range(self):
-        big = BIG_BYTES(self.truth["big"])
+        big = content(self.truth["big"])
         start = self.rng.randrange(len(big) - 65536)
         status, _, body = await self.link.ask(self.truth["big_path"], {"Range": "bytes=%d-%d" % (start, start + 65535)})
         self.check(status == 206 and body == big[start:start + 65536], "range from %d: %d, %d bytes" % (start, status, len(body)))
@@ -134,8 +130,7 @@ class Client:
             writer.write(sent)
             writer.write_eof()
             head = await asyncio.wait_for(reader.read(4096), 60)
-            self.check(not re.match(rb"HTTP/1\.[01] (5|2)", head) or b"HTTP/1.1 200" not in head, "garbage %r: %r" % (sent[:60], head[:60]))
-            self.check(b" 500 " not in head[:20], "garbage %r: %r" % (sent[:60], head[:60]))
+            self.check(not re.match(rb"HTTP/1\.[01] [25]", head), "garbage %r: %r" % (sent[:60], head[:60]))
         except (ConnectionError, BrokenPipeError):
             pass                                            # it was refused in the middle of it
         finally:
@@ -158,7 +153,7 @@ class Client:
 
 
 @functools.cache
-def BIG_BYTES(path):
+def content(path):
     return pathlib.Path(path).read_bytes()
 
 
@@ -287,8 +282,9 @@ def soak(o, server, truth, data, releases, log):
     if server.poll() is not None:
         wrong.append("the mirror ended with code %d" % server.returncode)
     with open(log, errors="replace") as lines:
-        defects = [line.strip()[:300] for line in lines if re.search(r"\bERROR\b|panicked|status=5\d\d|left out", line) and "INFO jetwheel::server::log" not in line
-                   or " status=5" in line]
+        # A path may hold any word.
+        is_request = lambda line: "jetwheel::server::log: request" in line
+        defects = [line.strip()[:300] for line in lines if (" status=5" in line if is_request(line) else re.search("ERROR|panicked|left out", line))]
     quarter = lambda a, b: statistics.median([m[2] for m in memory if a <= m[0] / (o.minutes * 60) <= b] or [0])
     early, late = quarter(0.25, 0.5), quarter(0.75, 1)
     print("%d clients, %g minutes: %s; %d commands beside" % (len(kinds), o.minutes, ", ".join("%s %d" % d for d in done.items()), told["commands"]))
