@@ -209,9 +209,10 @@ def goals(o, found):
         of = ours("pages", cell)
         goal("page, %s: requests/s x nginx" % cell, of.get("rate_x"), least=0.8)
         goal("page, %s: p99 x nginx" % cell, of.get("p99_x"), most=3)
-    peers = [v["rate"] for (cell, name), v in found.get("pages", {}).items() if cell != "304" and name not in ("nginx", "jetwheel")]
-    if peers and ours("pages", "HTML"):
-        goal("page: slowest of ours x best of the peers", min(ours("pages", c)["rate"] for c in ("HTML", "JSON")) / max(peers), least=20)
+    for cell in ("HTML", "HTML gzip", "JSON", "JSON gzip"):
+        peers = [v["cpu"] for (of, name), v in found.get("pages", {}).items() if of == cell and name not in ("nginx", "jetwheel")]
+        if peers and ours("pages", cell):
+            goal("page, %s: CPU of the best peer x ours" % cell, min(peers) / ours("pages", cell)["cpu"], least=20)
     for clients in (1, 16, 64):
         of = ours("files", "%d clients" % clients)
         goal("file, %d clients: MB/s x nginx" % clients, of.get("rate_x"), least=0.9)
