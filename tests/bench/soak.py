@@ -8,7 +8,7 @@ off, 5 % send garbage. Every answer is checked: pages by their links, ranges and
 synced from an upstream on the loopback, frozen, and gc runs. The mirror's memory is looked at every two seconds. Exit code 1: an answer was
 wrong, the log tells of a defect, a command failed, or memory grew. Latencies hold a busy client and a busy machine as well.
 """
-import argparse, asyncio, functools, gzip, hashlib, http.server, json, multiprocessing, os, pathlib, random, re, socket, statistics, struct
+import argparse, asyncio, functools, gzip, hashlib, http.server, json, multiprocessing, os, pathlib, random, re, signal, socket, statistics, struct
 import subprocess, sys, tempfile, threading, time
 
 sys.dont_write_bytecode = True
@@ -229,6 +229,7 @@ def main():
     p.add_argument("--big", type=int, default=100, help="MB of the big wheel")
     p.add_argument("--jetwheel", help="the binary; else a release build is made")
     o = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if not o.jetwheel:
         subprocess.run([os.environ.get("CARGO", "cargo"), "build", "--release", "--locked", "-q"], cwd=ROOT, check=True)
         o.jetwheel = str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/jetwheel")

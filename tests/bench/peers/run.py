@@ -8,7 +8,7 @@ keeps wheels, uploads and venvs for the next run. Servers take turns, cell by ce
 was measured seconds apart; figures are medians over the rounds. CPU is the server's own: it holds on a busy machine, wall times do not.
 `others` is the share of all cores that neither the server nor the load took. The last table holds the goals; exit code 1 if one is missed.
 """
-import argparse, os, pathlib, shutil, subprocess, sys, tempfile, time, urllib.parse
+import argparse, os, pathlib, shutil, signal, subprocess, sys, tempfile, time, urllib.parse
 
 sys.dont_write_bytecode = True
 import corpus, lib, servers
@@ -241,6 +241,7 @@ def main():
     p.add_argument("--log", help="RUST_LOG of jetwheel; its default writes a line for each request, nginx writes none")
     p.add_argument("--jetwheel", help="the binary; else a release build is made")
     o = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))             # so that the servers are stopped
     o.servers, o.measures = o.servers.split(","), o.measures.split(",")
     scratch = None if o.work else tempfile.TemporaryDirectory(prefix="bench-peers-")
     o.work = os.path.abspath(o.work or scratch.name)
