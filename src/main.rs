@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use jetwheel::cli::{self, Cli, Console, Format};
+use jetwheel::cli::{self, Cli, Console, Format, LogWriter};
 
 /// Width of tables where the terminal does not say its own.
 const WIDTH: usize = 100;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let cli = Cli::parse();
     let log = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(LogWriter::default)
         .with_ansi(io::stderr().is_terminal())
         // A log that nobody reads any more, or on a full disk, must not end the mirror.
         .log_internal_errors(false)

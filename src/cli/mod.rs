@@ -26,6 +26,7 @@ mod gc;
 mod import;
 mod inspect;
 mod inventory;
+mod log;
 mod man;
 mod quickstart;
 mod rebuild;
@@ -37,6 +38,7 @@ mod verify;
 
 pub use config::Config;
 pub use console::Console;
+pub use log::LogWriter;
 
 /// Heading of the options that every command takes.
 const GLOBAL: &str = "Options of every command";

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Answer, Context, Named, Usage, forward, load_policy};
+use super::{Answer, Context, Named, Usage, forward, load_policy, log};
 use crate::server::{Limits, PolicySource, Server};
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
@@ -58,6 +58,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()?;
+    let log = log::aside()?;
     let served = runtime.block_on(async {
         // Before the address is announced: a signal that comes at once must stop it as well.
         let mut terminate = signal(SignalKind::terminate())?;
@@ -89,6 +90,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     });
     // What still blocks a thread has had the time that requests in flight have; dropping the runtime would wait for ever.
     runtime.shutdown_timeout(LAST_WAIT);
+    drop(log);
     served
 }
 

@@ -17,6 +17,10 @@ use super::strings::{Overlap, whole};
 
 /// What of a library's ABI shows in its strings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one sign that was seen or was not; none rules another out"
+)]
 pub struct Signs {
     /// `numpy.core._multiarray_umath`: it imports the C API as NumPy 1 has it.
     pub numpy_core: bool,

@@ -84,8 +84,8 @@ impl fmt::Debug for FileBody {
 
 impl FileBody {
     /// The bytes from `start` to before `end`, which the caller has checked to be in the file.
-    pub(super) fn new(file: File, start: u64, end: u64) -> Self {
-        Self { file: Arc::new(file), at: start, end, outbox: None, reading: None, spare: Spare::default() }
+    pub(super) fn new(file: Arc<File>, start: u64, end: u64) -> Self {
+        Self { file, at: start, end, outbox: None, reading: None, spare: Spare::default() }
     }
 
     /// Lets the kernel send it, by the outbox of its connection.
@@ -178,7 +178,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("blob");
         fs_err::write(&path, &content).unwrap();
-        let open = || fs_err::File::open(&path).unwrap().into_file();
+        let open = || Arc::new(fs_err::File::open(&path).unwrap().into_file());
         let size = content.len() as u64;
         assert_eq!(collect(FileBody::new(open(), 0, size)).await.unwrap(), content);
         assert_eq!(collect(FileBody::new(open(), 5, 8)).await.unwrap(), content[5..8]);

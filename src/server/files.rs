@@ -1,5 +1,6 @@
 //! Wheels and their core metadata, byte for byte.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -62,8 +63,11 @@ pub(super) async fn wheel(
     }
     let (status, start, end) = span(&asked, &etag, file.size)?;
     let size = file.size;
-    let body = state.blocking(move |_| open(&file, start, end)).await?;
-    let mut reply = Reply::file(WHEEL_TYPE, body);
+    let blob = match state.opened.find(&sha256, size) {
+        Some(blob) => blob,
+        None => state.blocking(move |state| open(state, &sha256, &file)).await?,
+    };
+    let mut reply = Reply::file(WHEEL_TYPE, FileBody::new(blob, start, end));
     reply.status = status;
     if status == StatusCode::PARTIAL_CONTENT {
         reply.set(header::CONTENT_RANGE, &format!("bytes {start}-{}/{size}", end.saturating_sub(1)));
@@ -205,7 +209,7 @@ fn refusal(row: &Row, project: &ProjectName, together: &Together, terms: Terms<'
 }
 
 /// Opens the blob, and refuses it before any header is sent if it is not as long as it was. Blocks.
-fn open(file: &KnownFile, start: u64, end: u64) -> Result<FileBody, Refusal> {
+fn open(state: &State, sha256: &Sha256, file: &KnownFile) -> Result<Arc<File>, Refusal> {
     let lost = |why: &'static str| Err(Refusal::NotHeld { file: file.filename.clone(), why });
     let blob = match fs_err::File::open(&file.blob) {
         Ok(blob) => blob.into_file(),
@@ -223,5 +227,7 @@ fn open(file: &KnownFile, start: u64, end: u64) -> Result<FileBody, Refusal> {
         );
         return lost("its bytes are damaged in the store");
     }
-    Ok(FileBody::new(blob, start, end))
+    let blob = Arc::new(blob);
+    state.opened.keep(*sha256, &blob);
+    Ok(blob)
 }

@@ -15,7 +15,7 @@ use super::body::Body;
 use super::id::RequestId;
 use super::state::State;
 
-/// The longest path in a line, in characters.
+/// The longest path in a line, in bytes.
 const LONGEST_PATH: usize = 512;
 
 /// What is known of a request when it arrives.
@@ -40,7 +40,8 @@ impl Line {
         from: SocketAddr,
         state: Arc<State>,
     ) -> Self {
-        let path = request.uri().path().chars().take(LONGEST_PATH).collect();
+        let path = request.uri().path();
+        let path = path.get(..path.floor_char_boundary(LONGEST_PATH)).unwrap_or_default().to_owned();
         Self { method: request.method().clone(), path, route, id, from, began: Instant::now(), state }
     }
 

@@ -23,6 +23,7 @@ mod body;
 mod device;
 mod explain;
 mod files;
+mod folder_watch;
 mod forwarded;
 mod health;
 mod id;
@@ -30,6 +31,7 @@ pub(crate) mod in_force;
 mod log;
 mod lru;
 mod metrics;
+mod opened;
 mod outbox;
 mod pages;
 mod path;
@@ -132,6 +134,7 @@ impl Server {
             [limits.head, limits.head / HURRY].map(|head| (head, Arc::new(builder(head))));
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(limits.connections));
+        let of_files = Arc::clone(&state);
         let accept = async {
             loop {
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -168,6 +171,7 @@ impl Server {
         };
         tokio::select! {
             () = accept => {}
+            () = of_files.opened.close_idle() => {}
             () = stop => {}
         }
         drop(listener);

@@ -1,5 +1,7 @@
 //! Paths to routes: the only place that takes a URL apart.
 
+use std::borrow::Cow;
+
 use percent_encoding::percent_decode_str;
 
 use super::refusal::Refusal;
@@ -73,8 +75,8 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
         return Err(Refusal::Malformed("the path is too long".to_owned()));
     }
     let Some(rest) = path.strip_prefix('/') else { return Err(Refusal::NoSuchPage) };
-    let segments = rest.split('/').map(decode).collect::<Result<Vec<String>, Refusal>>()?;
-    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let segments = rest.split('/').map(decode).collect::<Result<Vec<Cow<'_, str>>, Refusal>>()?;
+    let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     match *segments {
         [""] => Ok(Route::Home),
         ["healthz"] => Ok(Route::Health),
@@ -104,7 +106,11 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
     }
 }
 
-fn decode(segment: &str) -> Result<String, Refusal> {
+fn decode(segment: &str) -> Result<Cow<'_, str>, Refusal> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@+".contains(&byte);
+    if segment.bytes().all(plain) && segment != "." && segment != ".." {
+        return Ok(Cow::Borrowed(segment));
+    }
     let bad = |why: &str| Refusal::Malformed(format!("the path {why}"));
     let bytes = segment.as_bytes();
     let escapes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%');
@@ -124,7 +130,7 @@ fn decode(segment: &str) -> Result<String, Refusal> {
     if text == "." || text == ".." {
         return Err(bad("has a dot segment"));
     }
-    Ok(text.into_owned())
+    Ok(text)
 }
 
 fn project(name: &str) -> Result<ProjectName, Refusal> {

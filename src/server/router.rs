@@ -1,5 +1,6 @@
 //! Every route, and the only place that sees a request: handlers take parsed values.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -168,24 +169,26 @@ fn page_asked(headers: &HeaderMap) -> Result<simple::Asked, Refusal> {
     Ok(simple::Asked {
         form: accept::form(list(headers, &header::ACCEPT).as_deref()).ok_or(Refusal::NotAcceptable)?,
         gzip: accept::gzip(list(headers, &header::ACCEPT_ENCODING).as_deref()),
-        if_none_match: list(headers, &header::IF_NONE_MATCH),
+        if_none_match: list(headers, &header::IF_NONE_MATCH).map(Cow::into_owned),
     })
 }
 
 /// A range is defined for GET alone.
 fn file_asked(method: &Method, headers: &HeaderMap) -> files::Asked {
+    let owned = |name| list(headers, name).map(Cow::into_owned);
     files::Asked {
-        range: list(headers, &header::RANGE).filter(|_| method == Method::GET),
-        if_range: list(headers, &header::IF_RANGE),
-        if_none_match: list(headers, &header::IF_NONE_MATCH),
+        range: owned(&header::RANGE).filter(|_| method == Method::GET),
+        if_range: owned(&header::IF_RANGE),
+        if_none_match: owned(&header::IF_NONE_MATCH),
     }
 }
 
 /// The values of a header as one list; those that are not ASCII are left out.
-fn list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+fn list<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
     let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    let mut list = values.next()?.to_owned();
+    let mut list = Cow::Borrowed(values.next()?);
     for value in values {
+        let list = list.to_mut();
         list.push_str(", ");
         list.push_str(value);
     }
@@ -194,7 +197,7 @@ fn list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 
 /// How the client reached the mirror: scheme and host, as far as it and a proxy say. Only for texts that people copy.
 fn base(headers: &HeaderMap) -> String {
-    let host = list(headers, &header::HOST).unwrap_or_else(|| "localhost".to_owned());
+    let host = list(headers, &header::HOST).unwrap_or(Cow::Borrowed("localhost"));
     let forwarded = list(headers, &HeaderName::from_static("x-forwarded-proto"));
     let scheme = if forwarded.as_deref() == Some("https") { "https" } else { "http" };
     format!("{scheme}://{host}")

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use flate2::bufread::GzDecoder;
 use flate2::{Compression, GzBuilder};
 use http::{StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -147,23 +148,22 @@ async fn page(
                 state.pages.keep(key, Arc::clone(&page), weight);
                 page
             };
-            let plain_key = PageKey { gzip: false, ..key.clone() };
-            let plain = if let Some(plain) = state.pages.find(&plain_key).filter(fresh) {
-                plain
-            } else {
-                let body = Bytes::from(render(make(state)?, key.form));
-                let digest = Sha256::of(&body).to_string();
-                keep(plain_key, format!("\"{}\"", digest.get(..32).unwrap_or_default()), body)
+            // The other form of it is not kept along: clients of one site ask for one of both.
+            let other = state.pages.find(&PageKey { gzip: !key.gzip, ..key.clone() }).filter(fresh);
+            let (etag, body) = match other {
+                Some(other) if other.is_compressed() => (other.plain_etag(), inflate(&other.body)?),
+                Some(other) => (other.etag.clone(), other.body.clone()),
+                None => {
+                    let body = Bytes::from(render(make(state)?, key.form));
+                    let digest = Sha256::of(&body).to_string();
+                    (format!("\"{}\"", digest.get(..32).unwrap_or_default()), body)
+                }
             };
-            if !key.gzip {
-                return Ok(plain);
+            if !key.gzip || body.len() < WORTH_COMPRESSING {
+                return Ok(keep(key, etag, body));
             }
-            let (etag, body) = if plain.body.len() < WORTH_COMPRESSING {
-                (plain.etag.clone(), plain.body.clone())
-            } else {
-                let etag = format!("{}-gzip\"", plain.etag.trim_end_matches('"'));
-                (etag, compress(&plain.body)?)
-            };
+            let page = Page { made_from, etag, body };
+            let (etag, body) = (page.compressed_etag(), compress(&page.body)?);
             Ok(keep(key, etag, body))
         })
         .await
@@ -186,12 +186,19 @@ fn compress(bytes: &[u8]) -> Result<Bytes, Refusal> {
     Ok(Bytes::from(encoder.finish()?))
 }
 
+/// The page that [`compress`] made these bytes of.
+fn inflate(bytes: &[u8]) -> Result<Bytes, Refusal> {
+    let mut page = Vec::with_capacity(bytes.len().saturating_mul(5));
+    std::io::Read::read_to_end(&mut GzDecoder::new(bytes), &mut page)?;
+    Ok(Bytes::from(page))
+}
+
 fn reply(asked: &Asked, page: &Page) -> Reply {
     let mut reply = if range::names(asked.if_none_match.as_deref(), &page.etag) {
         Reply::empty(StatusCode::NOT_MODIFIED)
     } else {
         let mut reply = Reply::bytes(asked.form.content_type(), page.body.clone());
-        if page.etag.ends_with("-gzip\"") {
+        if page.is_compressed() {
             reply.set(header::CONTENT_ENCODING, "gzip");
         }
         reply

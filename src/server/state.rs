@@ -10,6 +10,7 @@ use super::files::KnownFile;
 use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
 use super::metrics::Metrics;
+use super::opened::Opened;
 use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
 use super::verdicts::Verdicts;
@@ -33,6 +34,7 @@ pub(super) struct State {
     pub(super) views: Views,
     pub(super) pages: Lru<PageKey, Arc<Page>>,
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
+    pub(super) opened: Opened,
     pub(super) verdicts: Verdicts,
     pub(super) resolving: Resolving,
     pub(super) metrics: Metrics,
@@ -62,6 +64,29 @@ pub(super) struct Page {
     pub(super) body: Bytes,
 }
 
+/// What the entity tag of a compressed page ends with.
+const COMPRESSED: &str = "-gzip\"";
+
+impl Page {
+    /// Whether its bytes are compressed.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.etag.ends_with(COMPRESSED)
+    }
+
+    /// The entity tag of its compressed form.
+    pub(super) fn compressed_etag(&self) -> String {
+        format!("{}{COMPRESSED}", self.etag.trim_end_matches('"'))
+    }
+
+    /// The entity tag of its plain form.
+    pub(super) fn plain_etag(&self) -> String {
+        match self.etag.strip_suffix(COMPRESSED) {
+            Some(tag) => format!("{tag}\""),
+            None => self.etag.clone(),
+        }
+    }
+}
+
 impl State {
     pub(super) fn new(store: Arc<Store>, policies: PolicySource) -> Self {
         Self {
@@ -69,6 +94,7 @@ impl State {
             views: Views::new(),
             pages: Lru::new(PAGES_WEIGHT),
             files: Lru::new(FILES_WEIGHT),
+            opened: Opened::default(),
             verdicts: Verdicts::new(Arc::clone(&store)),
             resolving: Resolving::default(),
             metrics: Metrics::new(),
@@ -100,10 +126,9 @@ impl State {
 
     /// The policy in force at this request.
     pub(super) async fn in_force(self: &Arc<Self>) -> Result<Arc<InForce>, Refusal> {
-        if self.policies.blocks() {
-            self.blocking(|state| Ok(state.policies.in_force())).await
-        } else {
-            Ok(self.policies.in_force())
+        match self.policies.unchanged() {
+            Some(in_force) => Ok(in_force),
+            None => self.blocking(|state| Ok(state.policies.in_force())).await,
         }
     }
 

@@ -215,7 +215,7 @@ fn the_configuration_says_what_a_plain_url_stands_for_and_how_many_are_kept() {
 
     let store = std::sync::Arc::new(Store::open(&data).unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let policy = jetwheel::server::PolicySource::fixed(jetwheel::policy::Policy::builtin());
+    let policy = jetwheel::server::PolicySource::fixed(Policy::builtin());
     let any = "127.0.0.1:0".parse().unwrap();
     let limits = jetwheel::server::Limits::default();
     let server = runtime.block_on(jetwheel::server::Server::bind(any, store, policy, limits)).unwrap();
