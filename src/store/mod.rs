@@ -22,9 +22,11 @@ mod incident;
 mod layout;
 mod lines;
 mod listing;
+mod migrate;
 mod recover;
 mod repair;
 mod report;
+mod reserve;
 mod revision;
 mod sidecar;
 mod site;
@@ -33,7 +35,7 @@ mod upstreams;
 mod verify;
 mod write;
 
-pub use error::Error;
+pub use error::{Error, says_full};
 pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
 pub use listing::Listed;
@@ -123,6 +125,8 @@ pub struct Store {
     keep_snapshots: AtomicUsize,
     /// Whoever reads or writes the log of incidents takes turns by this.
     incidents: Mutex<()>,
+    /// Whoever sets space aside takes turns by this.
+    setting_aside: Mutex<()>,
     /// Dropped last: whoever comes next finds all written.
     _lock: fs::File,
 }
@@ -132,7 +136,7 @@ impl Store {
     ///
     /// The time that it takes grows with the number of known files, not with their size: about 5 µs for each.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let (layout, lock) = Layout::claim(dir)?;
+        let (layout, lock, format) = Layout::claim(dir)?;
         let (catalogue, recovery) = recover::open(&layout)?;
         let writer = Mutex::new(Writer::new(&layout));
         let snapshots = Mutex::new(snapshot::Index::read(&layout)?);
@@ -145,10 +149,13 @@ impl Store {
             intake: RwLock::new(()),
             keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
             incidents: Mutex::new(()),
+            setting_aside: Mutex::new(()),
             layout,
             _lock: lock,
         };
         store.note_recovery(recovery);
+        store.migrate(format)?;
+        store.layout.hold_reserve();
         Ok(store)
     }
 
@@ -169,9 +176,22 @@ impl Store {
     }
 
     /// As [`Store::spool`], for a file of that size in bytes: fails before anything is written where it does not fit.
+    ///
+    /// The space is its own from now on, so that of several files written at once those that fit are whole.
     pub fn spool_for(&self, size: u64) -> Result<tempfile::NamedTempFile, Error> {
+        // One at a time: two that do not both fit would each take a part from the other, and fail together.
+        let _turn = locked(&self.setting_aside);
         self.layout.check_space(size)?;
-        self.spool()
+        let spooled = self.spool()?;
+        // Where a file system cannot set space aside, what was checked has to do.
+        if let Err(error @ rustix::io::Errno::NOSPC) =
+            rustix::fs::fallocate(spooled.as_file(), rustix::fs::FallocateFlags::KEEP_SIZE, 0, size.max(1))
+        {
+            drop(spooled);
+            self.layout.check_space(size)?;
+            return Err(Error::io(&self.layout.spool())(error.into()));
+        }
+        Ok(spooled)
     }
 
     /// Fails where so many bytes do not fit on the disk, with what has to stay free.
@@ -404,6 +424,7 @@ impl Drop for Store {
         {
             tracing::warn!("the next start will list all sidecar files: {error}");
         }
+        self.layout.hold_reserve();
     }
 }
 

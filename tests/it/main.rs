@@ -14,6 +14,7 @@ mod detect;
 mod device;
 mod fatbin;
 mod files_api;
+mod full_disk;
 mod hostile;
 mod pip_uv;
 mod policy;
