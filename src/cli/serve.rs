@@ -4,9 +4,10 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Answer, Context, Usage, forward, load_policy};
+use super::{Answer, Context, Named, Usage, forward, load_policy};
 use crate::server::{Limits, PolicySource, Server};
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
@@ -40,12 +41,12 @@ pub struct Arguments {
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let text = arguments.listen.as_ref().or(context.config.listen.as_ref());
     let listen = address(text.map_or(DEFAULT_LISTEN, String::as_str))?;
-    let policies = match context.policies() {
-        None => PolicySource::fixed(context.policy()?),
-        Some(dir) => {
-            let load = |dir: &std::path::Path| load_policy(dir).map_err(|error| format!("{error:#}"));
-            PolicySource::folder(dir.to_owned(), Box::new(load)).map_err(Usage)?
-        }
+    let load = Box::new(|dir: &std::path::Path| load_policy(dir).map_err(|error| format!("{error:#}")));
+    let policies = match context.site_policies() {
+        // A folder that the command line names is there, or its name is wrong; one of the configuration may be mounted later.
+        Some((dir, Named::InConfiguration)) if !dir.exists() => PolicySource::awaited_folder(dir, load),
+        Some((dir, _)) => PolicySource::folder(dir, load).map_err(Usage)?,
+        None => PolicySource::optional_folder(context.bundle_policies(), load).map_err(Usage)?,
     };
     let store = context.store()?;
     let store_for_commands = Arc::clone(&store);
@@ -74,12 +75,14 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         }
         context.console.say(format_args!("listening on http://{}/", server.address()?))?;
         context.console.flush()?;
+        announce(NotifyState::Ready);
         server
             .run(async {
                 tokio::select! {
                     _ = terminate.recv() => {}
                     _ = interrupt.recv() => {}
                 }
+                announce(NotifyState::Stopping);
             })
             .await;
         Ok(Answer::Yes)
@@ -87,6 +90,13 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     // What still blocks a thread has had the time that requests in flight have; dropping the runtime would wait for ever.
     runtime.shutdown_timeout(LAST_WAIT);
     served
+}
+
+/// Tells systemd, where it started this process, how far the server is.
+fn announce(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "systemd could not be told");
+    }
 }
 
 /// Reads `ADDR:PORT`, where the address may be a name.

@@ -19,7 +19,7 @@ impl Store {
                 1 => self.freeze_what_was_there(),
                 _ => Ok(()),
             };
-            match outcome.and_then(|()| self.layout.set_format(format.saturating_add(1))) {
+            match outcome.and_then(|()| self.places.layout.set_format(format.saturating_add(1))) {
                 Ok(()) => tracing::info!(from = format, "the store was brought up to date"),
                 Err(error) if error.is_full() => {
                     tracing::warn!("the store stays in format {format} until there is space: {error}");

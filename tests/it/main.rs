@@ -7,6 +7,7 @@
 
 mod support;
 
+mod airgap;
 mod bundle;
 mod chaos;
 mod cli;
@@ -16,6 +17,7 @@ mod fatbin;
 mod files_api;
 mod full_disk;
 mod hostile;
+mod packaging;
 mod pip_uv;
 mod policy;
 mod policy_files;
@@ -28,4 +30,5 @@ mod store;
 mod sync;
 mod sync_resolve;
 mod tidy;
+mod views;
 mod wheel;

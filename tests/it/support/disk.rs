@@ -64,7 +64,8 @@ impl Drop for SmallDisk {
     }
 }
 
-fn free(dir: &Path) -> u64 {
+/// Free bytes of a disk.
+pub(crate) fn free(dir: &Path) -> u64 {
     let disk = rustix::fs::statvfs(dir).unwrap();
     disk.f_bavail * disk.f_frsize
 }
