@@ -28,6 +28,7 @@ system() {
         missing+=(python3 python3-venv)
     command -v readelf >/dev/null || missing+=(binutils) # the judge of ELF facts
     command -v curl >/dev/null || missing+=(curl)        # the plainest client
+    command -v mount >/dev/null && command -v unshare >/dev/null || missing+=(mount util-linux) # a small disk to fill
     command -v minisign >/dev/null || missing+=(minisign) # the judge of signatures
     command -v shellcheck >/dev/null || missing+=(shellcheck) # the judge of setup.sh, which runs under
     command -v dash >/dev/null || missing+=(dash)             # the system's shell on a Jetson

@@ -9,6 +9,7 @@
 //! catalogue/                       sled; can be made anew from the sidecars
 //! CLEAN                            what the catalogue held when it was last closed; absent while it is written to
 //! spool/                           temporary files, swept at open
+//! reserve                          2 MiB of nothing, given up when the disk is too full to open the catalogue
 //! snapshots/<id>.json              frozen lists of files, never changed
 //! channels/<name>.json             which snapshot a channel names
 //! site.json                        id of this store, and the newest bundles that it took in
@@ -27,11 +28,11 @@ use fs_err as fs;
 use super::{Error, SnapshotId, sidecar};
 use crate::digest::Sha256;
 
-/// Version of the data folder's layout that this program reads and writes.
-const FORMAT: u32 = 1;
+/// Version of the data folder's layout that this program writes. Older ones are brought up to it (`migrate`).
+pub(super) const FORMAT: u32 = 2;
 
 /// What has to stay free on the disk, in bytes: sled refuses all writes after it has once run out of space,
-/// and needs two of its segments (512 KiB each) and a snapshot to be opened anew.
+/// and needs two of its segments (512 KiB each) and a snapshot to be opened anew. What the file `reserve` holds is a part of it.
 pub(super) const RESERVE: u64 = 4 << 20;
 
 /// The longest lock or FORMAT file that is read, in bytes.
@@ -106,11 +107,14 @@ impl Layout {
     }
 
     /// Makes the folder where it is missing, takes its lock, checks its format and sweeps its spool.
-    pub(super) fn claim(dir: &Path) -> Result<(Self, fs::File), Error> {
+    ///
+    /// Yields the format that it has, which may be an older one.
+    pub(super) fn claim(dir: &Path) -> Result<(Self, fs::File, u32), Error> {
         fs::create_dir_all(dir).map_err(Error::io(dir))?;
         let layout = Self { dir: dir.to_owned() };
         let lock = layout.lock()?;
-        layout.check_format()?;
+        let format = layout.check_format()?;
+        layout.give_up_reserve();
         let spool = layout.spool();
         if spool.is_dir() {
             for entry in fs::read_dir(&spool).map_err(Error::io(&spool))? {
@@ -125,7 +129,7 @@ impl Layout {
         }
         sync_folder(&layout.dir.join("blobs"))?;
         sync_folder(&layout.dir)?;
-        Ok((layout, lock))
+        Ok((layout, lock, format))
     }
 
     /// Takes the lock, or says who has it. The kernel frees it when the process ends, however that happens.
@@ -161,7 +165,7 @@ impl Layout {
     }
 
     /// Reads FORMAT, or writes it to a folder that holds no store yet.
-    fn check_format(&self) -> Result<(), Error> {
+    fn check_format(&self) -> Result<u32, Error> {
         let path = self.dir.join("FORMAT");
         let mut text = String::new();
         match fs::File::open(&path) {
@@ -177,14 +181,17 @@ impl Layout {
                     );
                     return Err(Error::Format { path, found });
                 }
-                return write_durably(&self.dir, &path, format!("{FORMAT}\n").as_bytes());
+                self.set_format(FORMAT)?;
+                return Ok(FORMAT);
             }
             Err(error) => return Err(Error::io(&path)(error)),
         }
         match text.trim().parse() {
-            Ok(FORMAT) => Ok(()),
+            Ok(format @ 1..=FORMAT) => Ok(format),
             Ok(other) => {
-                let found: String = format!("is {other:?}; this program reads format {FORMAT}");
+                let found = format!(
+                    "is {other}; this program reads formats 1 to {FORMAT}: a newer jetwheel wrote this store, and can read it"
+                );
                 Err(Error::Format { path, found })
             }
             Err::<u32, _>(_) => {
@@ -194,20 +201,25 @@ impl Layout {
         }
     }
 
-    /// Free space on the disk, in bytes, as far as this user may fill it.
-    pub(super) fn free_bytes(&self) -> Result<u64, Error> {
-        let disk = rustix::fs::statvfs(&self.dir).map_err(|error| Error::io(&self.dir)(error.into()))?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    /// Notes which format the store has: durable when this returns.
+    pub(super) fn set_format(&self, format: u32) -> Result<(), Error> {
+        write_durably(&self.dir, &self.dir.join("FORMAT"), format!("{format}\n").as_bytes())
     }
 
     /// Fails where the disk is so full that a write of that many bytes could break the catalogue.
     pub(super) fn check_space(&self, bytes: u64) -> Result<(), Error> {
-        let free = self.free_bytes()?;
-        let needed = RESERVE.saturating_add(bytes);
+        let free = self.free()?;
+        let needed = RESERVE.saturating_sub(self.reserved()).saturating_add(bytes);
         if free < needed {
             return Err(Error::Full { dir: self.dir.clone(), free, needed });
         }
         Ok(())
+    }
+
+    /// Free space on the disk, in bytes.
+    pub(super) fn free(&self) -> Result<u64, Error> {
+        let disk = rustix::fs::statvfs(&self.dir).map_err(|error| Error::io(&self.dir)(error.into()))?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 }
 

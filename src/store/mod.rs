@@ -23,10 +23,12 @@ mod gc;
 mod incident;
 mod layout;
 mod listing;
+mod migrate;
 mod notes;
 mod recover;
 mod repair;
 mod report;
+mod reserve;
 mod revision;
 mod sidecar;
 mod site;
@@ -35,7 +37,7 @@ mod upstreams;
 mod verify;
 mod write;
 
-pub use error::Error;
+pub use error::{Error, says_full};
 pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
 pub use listing::Listed;
@@ -136,6 +138,8 @@ pub struct Store {
     intake: RwLock<()>,
     /// How many snapshots are kept.
     keep_snapshots: AtomicUsize,
+    /// Whoever sets space aside takes turns by this.
+    setting_aside: Mutex<()>,
     /// Dropped last: whoever comes next finds all written.
     _lock: fs::File,
 }
@@ -145,7 +149,7 @@ impl Store {
     ///
     /// The time that it takes grows with the number of known files, not with their size: about 5 µs for each.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let (layout, lock) = Layout::claim(dir)?;
+        let (layout, lock, format) = Layout::claim(dir)?;
         let blobs = Blobs::Disk(blobs::Disk::new(layout.clone()));
         let notes = Notes::new(notes::Backend::Disk(notes::Disk::new(layout.clone())));
         let places = Places { layout, blobs };
@@ -160,11 +164,14 @@ impl Store {
             snapshots,
             intake: RwLock::new(()),
             keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
+            setting_aside: Mutex::new(()),
             places,
             notes,
             _lock: lock,
         };
         store.note_recovery(recovery);
+        store.migrate(format)?;
+        store.places.layout.hold_reserve();
         Ok(store)
     }
 
@@ -185,9 +192,22 @@ impl Store {
     }
 
     /// As [`Store::spool`], for a file of that size in bytes: fails before anything is written where it does not fit.
+    ///
+    /// The space is its own from now on, so that of several files written at once those that fit are whole.
     pub fn spool_for(&self, size: u64) -> Result<tempfile::NamedTempFile, Error> {
+        // One at a time: two that do not both fit would each take a part from the other, and fail together.
+        let _turn = locked(&self.setting_aside);
         self.places.layout.check_space(size)?;
-        self.spool()
+        let spooled = self.spool()?;
+        // Where a file system cannot set space aside, what was checked has to do.
+        if let Err(error @ rustix::io::Errno::NOSPC) =
+            rustix::fs::fallocate(spooled.as_file(), rustix::fs::FallocateFlags::KEEP_SIZE, 0, size.max(1))
+        {
+            drop(spooled);
+            self.places.layout.check_space(size)?;
+            return Err(Error::io(&self.places.layout.spool())(error.into()));
+        }
+        Ok(spooled)
     }
 
     /// Fails where so many bytes do not fit on the disk, with what has to stay free.
@@ -197,7 +217,7 @@ impl Store {
 
     /// Free space on the disk, in bytes, as far as this user may fill it.
     pub fn free_bytes(&self) -> Result<u64, Error> {
-        self.places.layout.free_bytes()
+        self.places.layout.free()
     }
 
     /// Makes the catalogue anew from the sidecar files; yields how many files it has.
@@ -428,6 +448,7 @@ impl Drop for Store {
         {
             tracing::warn!("the next start will list all sidecar files: {error}");
         }
+        self.places.layout.hold_reserve();
     }
 }
 

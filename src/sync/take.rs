@@ -124,23 +124,27 @@ impl Taker {
         }
     }
 
-    /// Fetches a candidate and keeps what it yields.
+    /// Fetches a candidate, whose size may be known, and keeps what it yields.
     pub(super) async fn take(
         &self,
         candidate: &Candidate,
         origin: &Origin,
+        size: Option<u64>,
         keeping: Keeping,
     ) -> Result<Taken, Error> {
         let Ok(_permit) = self.permits.acquire().await else {
             return Ok(Taken::without_download(Knowledge::Unreachable));
         };
-        let size = if self.budget.is_limited() { self.size(origin).await } else { origin.link.file.size };
+        let size = match size {
+            None if self.budget.is_limited() => self.size(origin).await,
+            known => known,
+        };
         let Some(reserved) = self.budget.reserve(size) else {
             return Ok(Taken::without_download(Knowledge::OverLimit));
         };
         let file = candidate.name.text.clone();
         (self.listener)(Progress::Begins { file: file.clone(), size });
-        let taken = self.download(&candidate.name, origin, reserved, keeping).await?;
+        let taken = self.download(&candidate.name, origin, (size, reserved), keeping).await?;
         self.budget.settle(reserved, taken.bytes.unwrap_or(0));
         let outcome = self.outcome(&taken);
         (self.listener)(Progress::Ends { file, outcome });
@@ -151,11 +155,11 @@ impl Taker {
         &self,
         name: &WheelFilename,
         origin: &Origin,
-        limit: u64,
+        (size, limit): (Option<u64>, u64),
         keeping: Keeping,
     ) -> Result<Taken, Error> {
         let store = Arc::clone(&self.means.store);
-        let size = origin.link.file.size.unwrap_or(0);
+        let size = size.unwrap_or(0);
         let spool = tokio::task::spawn_blocking(move || store.spool_for(size)).await??;
         let wanted = Wanted {
             url: origin.link.url.clone(),
@@ -167,7 +171,15 @@ impl Taker {
         let file = name.text.clone();
         let progress = move |bytes| listener(Progress::Reached { file: file.clone(), bytes });
         match fetch(&self.means.client, &wanted, spool.path(), &progress).await {
-            Ok(fetched) => self.keep(name, origin, spool, fetched, keeping).await,
+            Ok(fetched) => {
+                if fetched.size < size {
+                    // Gives back what was set aside for a size that was none.
+                    let cut = spool.as_file().set_len(fetched.size);
+                    cut.map_err(|source| upstream::Error::Io { path: spool.path().to_owned(), source })
+                        .map_err(Error::Fetch)?;
+                }
+                self.keep(name, origin, spool, fetched, keeping).await
+            }
             Err(error @ upstream::Error::Io { .. }) => Err(Error::Fetch(error)),
             Err(upstream::Error::TooLarge { .. }) if self.budget.is_limited() => {
                 Ok(Taken::without_download(Knowledge::OverLimit))

@@ -112,8 +112,11 @@ pub async fn size_of(client: &Client, url: &Url) -> Result<Option<u64>, Error> {
 impl Spool {
     fn restart(&mut self) -> Result<(), Error> {
         let io = |source| Error::Io { path: self.path.clone(), source };
-        self.file.set_len(0).map_err(io)?;
-        self.file.seek(SeekFrom::Start(0)).map_err(io)?;
+        // An empty file may have space set aside, which this would give back.
+        if self.size > 0 {
+            self.file.set_len(0).map_err(io)?;
+            self.file.seek(SeekFrom::Start(0)).map_err(io)?;
+        }
         self.hasher = Hasher::default();
         self.size = 0;
         Ok(())

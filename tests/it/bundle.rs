@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use jetwheel::digest::Sha256;
 
 use crate::snapshot::{add, json, wheel};
-use crate::store::{SmallDisk, free};
 use crate::support::clients::{JETPACK_6, Pip};
+use crate::support::disk::{SmallDisk, free};
 use crate::support::http::get;
 use crate::support::jetwheel;
 use crate::support::mirror::Mirror;
@@ -399,10 +399,8 @@ fn requirements_choose_the_closure_for_each_device_from_the_snapshot_alone() {
 /// What was unpacked by an import that ran out of space is kept, and the next one needs room for the rest alone.
 #[test]
 fn a_full_disk_stops_an_import_before_the_switch_and_a_later_one_goes_on() {
-    let Some(disk) = SmallDisk::mount(32 << 20) else {
-        eprintln!("NOT TESTED: a full disk needs a tmpfs, and only root can mount one");
-        return;
-    };
+    let test = "bundle::a_full_disk_stops_an_import_before_the_switch_and_a_later_one_goes_on";
+    let Some(disk) = SmallDisk::mount(test, 32 << 20) else { return };
     let a = Site { dir: tempfile::tempdir().unwrap() };
     let heavy = |number: usize| {
         serde_json::json!({
@@ -416,9 +414,9 @@ fn a_full_disk_stops_an_import_before_the_switch_and_a_later_one_goes_on() {
     add(&a.data(), &[&folder]);
     assert_eq!(json(jetwheel(&a.data()).args(["export", "--make-key"]).arg(a.path("key"))).0, 0);
     let (full, _) = a.export("full.jwb", &[]);
-    let (data, ballast) = (disk.0.path().join("data"), disk.0.path().join("ballast"));
+    let (data, ballast) = (disk.path().join("data"), disk.path().join("ballast"));
     let fill_up_to = |left: u64| {
-        let bytes = usize::try_from(free(disk.0.path()).saturating_sub(left)).unwrap();
+        let bytes = usize::try_from(free(disk.path()).saturating_sub(left)).unwrap();
         let _full = fs_err::write(&ballast, vec![1; bytes]);
     };
     let untouched = || {

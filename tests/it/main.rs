@@ -16,6 +16,7 @@ mod detect;
 mod device;
 mod fatbin;
 mod files_api;
+mod full_disk;
 mod hostile;
 mod observe;
 mod packaging;
