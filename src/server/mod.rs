@@ -23,7 +23,7 @@ mod body;
 mod device;
 mod explain;
 mod files;
-mod forwarded;
+pub(crate) mod forwarded;
 mod health;
 pub(crate) mod in_force;
 mod log;
@@ -114,6 +114,13 @@ impl Server {
     #[must_use]
     pub fn with_channel(self, channel: String) -> Self {
         self.state.views.set_channel(channel);
+        self
+    }
+
+    /// Sets the path at which a proxy has the mirror, such as `/mirror`: requests may come with it or without.
+    #[must_use]
+    pub fn with_prefix(self, prefix: String) -> Self {
+        let _set_before = self.state.prefix.set(prefix);
         self
     }
 

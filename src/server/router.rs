@@ -63,7 +63,10 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
     if parts.version == Version::HTTP_11 && parts.headers.get_all(header::HOST).iter().count() != 1 {
         return Err(Refusal::Malformed("a request has one Host field".to_owned()));
     }
-    match path::parse(parts.uri.path()) {
+    let prefix = state.prefix.get().map_or("", String::as_str);
+    let path = forwarded::own_path(&parts, prefix);
+    let base_url = |parts: &Parts| base_url(parts, prefix);
+    match path::parse(path) {
         Ok(Route::Resolve { device }) => {
             let body = posted(&parts, body).await?;
             let in_force = &state.in_force().await?;
@@ -84,8 +87,8 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
     }
     let headers = &parts.headers;
     let in_force = &state.in_force().await?;
-    match path::parse(parts.uri.path())? {
-        Route::Home => Ok(pages::home(in_force, &base(headers))),
+    match path::parse(path)? {
+        Route::Home => Ok(pages::home(in_force, &format!("{}{prefix}", base(headers)))),
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,
         Route::Moved(to) => Ok(Reply::moved(&to)),
@@ -131,8 +134,8 @@ async fn posted(parts: &Parts, body: Incoming) -> Result<Incoming, Refusal> {
 }
 
 /// How the client reached the mirror.
-fn base_url(parts: &Parts) -> Result<String, Refusal> {
-    forwarded::base_url(parts).ok_or_else(|| {
+fn base_url(parts: &Parts, prefix: &str) -> Result<String, Refusal> {
+    forwarded::base_url(parts, prefix).ok_or_else(|| {
         Refusal::Malformed(
             "the Host or X-Forwarded-* headers do not tell how this mirror is reached".to_owned(),
         )

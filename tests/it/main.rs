@@ -16,6 +16,7 @@ mod device;
 mod fatbin;
 mod files_api;
 mod hostile;
+mod index_cases;
 mod packaging;
 mod pip_uv;
 mod policy;
