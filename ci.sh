@@ -30,6 +30,7 @@ system() {
     command -v curl >/dev/null || missing+=(curl)        # the plainest client
     command -v mount >/dev/null && command -v unshare >/dev/null || missing+=(mount util-linux) # a small disk to fill
     command -v minisign >/dev/null || missing+=(minisign) # the judge of signatures
+    [ -x /usr/sbin/nginx ] || missing+=(nginx-light) # the proxy that mirrors stand behind
     command -v shellcheck >/dev/null || missing+=(shellcheck) # the judge of setup.sh, which runs under
     command -v dash >/dev/null || missing+=(dash)             # the system's shell on a Jetson
     command -v busybox >/dev/null || missing+=(busybox)       # and the smallest one

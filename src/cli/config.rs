@@ -29,6 +29,8 @@ pub struct Config {
     pub listen: Option<String>,
     /// What a device's URL without `@` stands for: `newest` (what is held now), `stable`, `candidate`, or a snapshot.
     pub channel: Option<String>,
+    /// Path at which a proxy has the mirror, such as `/mirror`; requests may come with it or without.
+    pub prefix: Option<String>,
     /// Public key that must have signed a bundle for `import` to take it.
     pub public_key: Option<PathBuf>,
     /// How many snapshots are kept, besides those that have a name or are named by a channel.

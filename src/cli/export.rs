@@ -16,7 +16,7 @@ use crate::resolve::{self, Failure, Target, pylock};
 use crate::server::in_force::InForce;
 use crate::server::verdicts::{Terms, Verdicts};
 use crate::server::view::Scope;
-use crate::store::{NewSnapshot, PolicyFile, SnapshotFile, SnapshotId, Store};
+use crate::store::{PolicyFile, SnapshotFile, SnapshotId, Store};
 
 /// Where the password of a key is taken from, if it has one.
 const PASSWORD: &str = "JETWHEEL_KEY_PASSWORD";
@@ -313,9 +313,8 @@ fn what(
     let id = if let Some(selector) = &arguments.snapshot {
         snapshot::find(store, selector)?
     } else {
-        let policy = snapshot::policy_files(context)?;
         // Where the newest one says the same already it is taken; an import's lists less than what is held.
-        let new = NewSnapshot { reason: "export".to_owned(), policy, ..NewSnapshot::default() };
+        let new = snapshot::new("export", context)?;
         let newest = store.take_snapshot(&new)?.or_else(|| store.snapshots().pop().map(|head| head.id));
         newest.ok_or_else(|| Usage("the store holds nothing to export".to_owned()))?
     };

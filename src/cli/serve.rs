@@ -8,6 +8,7 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Answer, Context, Named, Usage, forward, load_policy, log};
+use crate::server::forwarded::is_mount;
 use crate::server::{Limits, PolicySource, Server};
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
@@ -41,6 +42,11 @@ pub struct Arguments {
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let text = arguments.listen.as_ref().or(context.config.listen.as_ref());
     let listen = address(text.map_or(DEFAULT_LISTEN, String::as_str))?;
+    if let Some(prefix) = &context.config.prefix
+        && !is_mount(prefix.trim_end_matches('/'))
+    {
+        return Err(Usage(format!("prefix is {prefix:?}, expected a path such as /mirror")).into());
+    }
     let load = Box::new(|dir: &std::path::Path| load_policy(dir).map_err(|error| format!("{error:#}")));
     let policies = match context.site_policies() {
         // A folder that the command line names is there, or its name is wrong; one of the configuration may be mounted later.
@@ -68,6 +74,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             .with_context(|| format!("cannot listen on {listen}"))?;
         let server = match &context.config.channel {
             Some(channel) => server.with_channel(channel.clone()),
+            None => server,
+        };
+        let server = match &context.config.prefix {
+            Some(prefix) => server.with_prefix(prefix.trim_end_matches('/').to_owned()),
             None => server,
         };
         // The mirror serves all the same: other commands then find the store in use.

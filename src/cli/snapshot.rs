@@ -180,8 +180,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
 /// Freezes what is held after a change, where that says something new. `candidate` follows.
 pub(super) fn after_change(context: &mut Context, reason: &str) -> anyhow::Result<Option<SnapshotId>> {
     let store = context.store()?;
-    let new =
-        NewSnapshot { reason: reason.to_owned(), policy: policy_files(context)?, ..NewSnapshot::default() };
+    let new = new(reason, context)?;
     let made = store.take_snapshot(&new)?;
     if let Some(id) = made.clone().or_else(|| store.left_behind("candidate")) {
         store.promote("candidate", &id)?;
@@ -189,6 +188,13 @@ pub(super) fn after_change(context: &mut Context, reason: &str) -> anyhow::Resul
         context.console.say(format_args!("snapshot {id}"))?;
     }
     Ok(made)
+}
+
+/// A snapshot by the site's policy.
+pub(super) fn new(reason: &str, context: &Context) -> anyhow::Result<NewSnapshot> {
+    let without_gone = context.policy()?.hides_gone();
+    let policy = policy_files(context)?;
+    Ok(NewSnapshot { reason: reason.to_owned(), policy, without_gone, ..NewSnapshot::default() })
 }
 
 /// The files of the site's policy.
@@ -243,9 +249,7 @@ fn usage(error: store::Error) -> anyhow::Error {
 }
 
 fn create(name: Option<String>, store: &Store, context: &mut Context) -> anyhow::Result<Answer> {
-    let policy = policy_files(context)?;
-    let new =
-        NewSnapshot { reason: "create".to_owned(), name, policy, always: true, ..NewSnapshot::default() };
+    let new = NewSnapshot { name, always: true, ..new("create", context)? };
     let Some(id) = store.take_snapshot(&new).map_err(usage)? else {
         return Err(anyhow::anyhow!("no snapshot was made"));
     };

@@ -24,7 +24,7 @@ mod device;
 mod explain;
 mod files;
 mod folder_watch;
-mod forwarded;
+pub(crate) mod forwarded;
 mod health;
 mod id;
 pub(crate) mod in_force;
@@ -119,6 +119,13 @@ impl Server {
     #[must_use]
     pub fn with_channel(self, channel: String) -> Self {
         self.state.views.set_channel(channel);
+        self
+    }
+
+    /// Sets the path at which a proxy has the mirror, such as `/mirror`: requests may come with it or without.
+    #[must_use]
+    pub fn with_prefix(self, prefix: String) -> Self {
+        let _set_before = self.state.prefix.set(prefix);
         self
     }
 

@@ -31,7 +31,7 @@ pub(super) async fn respond(
     let version = request.version();
     let head = request.method() == Method::HEAD;
     let id = RequestId::of(request.headers());
-    let route = path::parse(request.uri().path());
+    let route = path::parse(forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state)));
     let name = route.as_ref().map_or("none", Route::name);
     let line = Line::begin(&request, name, id, from, Arc::clone(&state));
     let reply = match AssertUnwindSafe(answer(&state, route, request)).catch_unwind().await {
@@ -67,6 +67,11 @@ pub(super) async fn respond(
     response
 }
 
+/// Where a proxy has the mirror, as the configuration says.
+fn prefix_of(state: &State) -> &str {
+    state.prefix.get().map_or("", String::as_str)
+}
+
 async fn answer(
     state: &Arc<State>,
     route: Result<Route, Refusal>,
@@ -77,6 +82,8 @@ async fn answer(
     if parts.version == Version::HTTP_11 && parts.headers.get_all(header::HOST).iter().count() != 1 {
         return Err(Refusal::Malformed("a request has one Host field".to_owned()));
     }
+    let prefix = prefix_of(state);
+    let base_url = |parts: &Parts| base_url(parts, prefix);
     let route = match route {
         Ok(Route::Resolve { device }) => {
             let body = posted(&parts, body).await?;
@@ -99,7 +106,7 @@ async fn answer(
     let headers = &parts.headers;
     let in_force = &state.in_force().await?;
     match route {
-        Route::Home => Ok(pages::home(in_force, &base(headers))),
+        Route::Home => Ok(pages::home(in_force, &format!("{}{prefix}", base(headers)))),
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,
         Route::Metrics => health::metrics(state, in_force).await,
@@ -146,8 +153,8 @@ async fn posted(parts: &Parts, body: Incoming) -> Result<Incoming, Refusal> {
 }
 
 /// How the client reached the mirror.
-fn base_url(parts: &Parts) -> Result<String, Refusal> {
-    forwarded::base_url(parts).ok_or_else(|| {
+fn base_url(parts: &Parts, prefix: &str) -> Result<String, Refusal> {
+    forwarded::base_url(parts, prefix).ok_or_else(|| {
         Refusal::Malformed(
             "the Host or X-Forwarded-* headers do not tell how this mirror is reached".to_owned(),
         )

@@ -1,7 +1,7 @@
 //! What requests share: the store, the policy in force, and bounded caches.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) store: Arc<Store>,
     pub(super) policies: PolicySource,
     pub(super) views: Views,
+    /// The path at which a proxy has the mirror, where the configuration says so.
+    pub(super) prefix: OnceLock<String>,
     pub(super) pages: Lru<PageKey, Arc<Page>>,
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
     pub(super) opened: Opened,
@@ -92,6 +94,7 @@ impl State {
         Self {
             policies,
             views: Views::new(),
+            prefix: OnceLock::new(),
             pages: Lru::new(PAGES_WEIGHT),
             files: Lru::new(FILES_WEIGHT),
             opened: Opened::default(),

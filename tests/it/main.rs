@@ -18,6 +18,7 @@ mod fatbin;
 mod files_api;
 mod full_disk;
 mod hostile;
+mod index_cases;
 mod observe;
 mod packaging;
 mod pip_uv;
