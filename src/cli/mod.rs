@@ -24,6 +24,7 @@ mod gc;
 mod import;
 mod inspect;
 mod inventory;
+mod pull;
 mod quickstart;
 mod rebuild;
 mod resolve;

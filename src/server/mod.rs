@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use crate::store::Store;
 
 mod accept;
+mod arriving;
 mod body;
 mod device;
 mod explain;
@@ -27,10 +28,12 @@ mod forwarded;
 mod health;
 pub(crate) mod in_force;
 mod log;
-mod lru;
+pub(crate) mod lru;
 mod outbox;
 mod pages;
 mod path;
+pub mod pull;
+mod pulled;
 mod range;
 mod refusal;
 mod reply;
@@ -114,6 +117,13 @@ impl Server {
     #[must_use]
     pub fn with_channel(self, channel: String) -> Self {
         self.state.views.set_channel(channel);
+        self
+    }
+
+    /// Lets pages and files come from upstreams as well, by whoever asks them.
+    #[must_use]
+    pub fn with_pull(self, source: Arc<dyn pull::Source>) -> Self {
+        let _set_before = self.state.pull.set(source);
         self
     }
 

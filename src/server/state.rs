@@ -1,7 +1,7 @@
 //! What requests share: the store, the policy in force, and bounded caches.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
@@ -9,6 +9,7 @@ use super::accept::Form;
 use super::files::KnownFile;
 use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
+use super::pull;
 use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
 use super::verdicts::Verdicts;
@@ -34,6 +35,8 @@ pub(super) struct State {
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
     pub(super) verdicts: Verdicts,
     pub(super) resolving: Resolving,
+    /// Whoever asks upstreams; unset where nobody does.
+    pub(super) pull: OnceLock<Arc<dyn pull::Source>>,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
     turns: [Mutex<()>; TURNS],
 }
@@ -53,8 +56,9 @@ pub(super) struct PageKey {
 /// A rendered page.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Number of the rows' state or of the verdicts, and generation of the policy, from which it was made.
-    pub(super) made_from: (u64, u64),
+    /// Number of the rows' state or of the verdicts, generation of the policy, and number of what upstreams offer, from which it
+    /// was made.
+    pub(super) made_from: (u64, u64, u64),
     /// Entity tag, in quotes: a digest of the bytes, so that a change elsewhere leaves it as it is.
     pub(super) etag: String,
     pub(super) body: Bytes,
@@ -69,6 +73,7 @@ impl State {
             files: Lru::new(FILES_WEIGHT),
             verdicts: Verdicts::new(Arc::clone(&store)),
             resolving: Resolving::default(),
+            pull: OnceLock::new(),
             names: Mutex::new(None),
             store,
             turns: [const { Mutex::new(()) }; TURNS],

@@ -178,7 +178,8 @@ impl Taker {
         }
     }
 
-    async fn failed(
+    /// What a fetch that failed says of a candidate.
+    pub(crate) async fn failed(
         &self,
         name: &WheelFilename,
         origin: &Origin,
@@ -220,7 +221,7 @@ impl Taker {
     }
 
     /// Inspects a whole file and puts it, or its facts, into the store.
-    async fn keep(
+    pub(crate) async fn keep(
         &self,
         name: &WheelFilename,
         origin: &Origin,

@@ -235,11 +235,7 @@ async fn pour(
     Ok((state, outcome))
 }
 
-fn write(
-    mut state: Spool,
-    mut pieces: mpsc::Receiver<Bytes>,
-    progress: &Progress,
-) -> Result<Spool, Error> {
+fn write(mut state: Spool, mut pieces: mpsc::Receiver<Bytes>, progress: &Progress) -> Result<Spool, Error> {
     let mut told = state.size;
     while let Some(piece) = pieces.blocking_recv() {
         state.file.write_all(&piece).map_err(|source| Error::Io { path: state.path.clone(), source })?;

@@ -17,6 +17,7 @@ mod hostile;
 mod pip_uv;
 mod policy;
 mod policy_files;
+mod pull;
 mod resolve;
 mod resolve_http;
 mod resolve_real;
