@@ -143,7 +143,7 @@ pub(super) fn prepare(asked: Asked<'_>, context: &mut Context) -> anyhow::Result
 impl Prepared {
     /// Begins to pull, on the runtime of the caller.
     pub(super) fn start(self, store: Arc<Store>) -> Pull {
-        Pull::start(self.upstreams, self.clients, store, self.cache, self.options)
+        Pull::start(self.upstreams, self.clients, store, &self.cache, self.options)
     }
 }
 

@@ -13,7 +13,7 @@ mod queue;
 mod trouble;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -138,12 +138,11 @@ impl Pull {
         upstreams: Vec<Upstream>,
         (files, hasty): (Client, Client),
         store: Arc<Store>,
-        cache: PathBuf,
+        cache: &Path,
         options: Options,
     ) -> Self {
         let counters = Arc::new(Counters::default());
-        let pages =
-            Pages::new(upstreams, hasty.clone(), cache, Arc::clone(&store), &options, Arc::clone(&counters));
+        let pages = Pages::new(upstreams, &hasty, cache, Arc::clone(&store), &options, Arc::clone(&counters));
         let shared = Arc::new(Shared {
             flights: Flights::new(options.fetches),
             queue: Queue::new(Arc::clone(&counters)),

@@ -41,9 +41,9 @@ pub(super) async fn offers(shared: &Arc<Shared>, asked: &Asked<'_>) -> Result<Of
     let serving = shared.pages.serving(asked.device);
     let pages = serving.iter().map(|order| shared.pages.page(*order, asked.project, asked.policy));
     let pages: Vec<Page> = join_all(pages).await;
-    let stale = pages.iter().filter_map(|page| page.stale.clone());
+    let outdated = pages.iter().filter_map(|page| page.outdated.clone());
     // Of several the one whose copy is oldest; one without a copy says least.
-    let stale = stale.min_by_key(|stale| (stale.copied.is_none(), stale.copied));
+    let outdated = outdated.min_by_key(|outdated| (outdated.copied.is_none(), outdated.copied));
     let numbers: Vec<u64> = pages.iter().map(|page| page.number).collect();
     let key = (asked.device.id.clone(), asked.project.to_string());
     // Read before the rows: a change in between makes this out of date, never stale.
@@ -51,35 +51,34 @@ pub(super) async fn offers(shared: &Arc<Shared>, asked: &Asked<'_>) -> Result<Of
     let current = |found: &Arc<Found>| {
         found.pages == numbers && found.revision == revision && Arc::ptr_eq(&found.policy, asked.policy)
     };
-    let found = match shared.offered.find(&key).filter(current) {
-        Some(found) => found,
-        None => {
-            let upstreams = || serving.iter().filter_map(|order| shared.pages.upstream(*order));
-            let standings = Standings {
-                names: upstreams().map(|upstream| upstream.name.clone()).collect(),
-                general: upstreams().map(|upstream| upstream.general).collect(),
-            };
-            let answers: Vec<Answer> = pages.into_iter().map(|page| page.answer).collect();
-            let (own, project) = (Arc::clone(shared), asked.project.clone());
-            let (device, policy) = (asked.device.clone(), Arc::clone(asked.policy));
-            let made = blocking(move || {
-                let (files, jobs) = make(&own, &project, &standings, &answers, (&device, &policy))?;
-                Ok((files, jobs, policy))
-            });
-            let (files, jobs, policy) = made.await?;
-            let weight = files.len().saturating_add(jobs.len()).saturating_mul(OFFER_WEIGHT);
-            let waiting = jobs.len();
-            let offers = Arc::new(Offers::new(shared.number(), files, waiting));
-            let found = Arc::new(Found { pages: numbers, revision, policy, offers, jobs });
-            shared.offered.keep(key, Arc::clone(&found), weight.saturating_add(500));
-            found
-        }
+    let found = if let Some(found) = shared.offered.find(&key).filter(current) {
+        found
+    } else {
+        let upstreams = || serving.iter().filter_map(|order| shared.pages.upstream(*order));
+        let standings = Standings {
+            names: upstreams().map(|upstream| upstream.name.clone()).collect(),
+            general: upstreams().map(|upstream| upstream.general).collect(),
+        };
+        let answers: Vec<Answer> = pages.into_iter().map(|page| page.answer).collect();
+        let (own, project) = (Arc::clone(shared), asked.project.clone());
+        let (device, policy) = (asked.device.clone(), Arc::clone(asked.policy));
+        let made = blocking(move || {
+            let (files, jobs) = make(&own, &project, &standings, &answers, (&device, &policy))?;
+            Ok((files, jobs, policy))
+        });
+        let (files, jobs, policy) = made.await?;
+        let weight = files.len().saturating_add(jobs.len()).saturating_mul(OFFER_WEIGHT);
+        let waiting = jobs.len();
+        let offers = Arc::new(Offers::new(shared.number(), files, waiting));
+        let found = Arc::new(Found { pages: numbers, revision, policy, offers, jobs });
+        shared.offered.keep(key, Arc::clone(&found), weight.saturating_add(500));
+        found
     };
     // Also those that failed before, when their time has come.
     for job in &found.jobs {
         shared.queue.put(job);
     }
-    Ok(Offered { offers: Arc::clone(&found.offers), stale })
+    Ok(Offered { offers: Arc::clone(&found.offers), outdated })
 }
 
 /// Reads pages and rows. Blocks.
@@ -108,8 +107,7 @@ fn make(
         }
         let stated = origin.link.file.sha256();
         match &candidate.knowledge {
-            Knowledge::Facts { held: true, .. } => {}
-            Knowledge::Facts { facts, .. } => {
+            Knowledge::Facts { facts, held: false, .. } => {
                 // Other bytes than at first sight are an incident, and are not fetched.
                 if stated.is_none_or(|stated| stated == facts.sha256) {
                     if shared.store.row_named(&facts.sha256, &facts.file)?.is_none() {
@@ -141,7 +139,7 @@ fn make(
                     ));
                 }
             }
-            Knowledge::Lied(_) | Knowledge::Unreachable | Knowledge::OverLimit => {}
+            Knowledge::Facts { .. } | Knowledge::Lied(_) | Knowledge::Unreachable | Knowledge::OverLimit => {}
         }
     }
     let newest: BTreeSet<_> = versions.into_iter().rev().take(shared.options.versions).collect();

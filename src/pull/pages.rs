@@ -1,7 +1,7 @@
 //! Pages of upstreams: asked for when they are older than their lifetime; where that fails their copies count.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,7 +12,7 @@ use super::trouble::Trouble;
 use super::{Options, failure, locked};
 use crate::policy::{DeviceProfile, Policy};
 use crate::server::lru::Lru;
-use crate::server::pull::{Counters, Failure, FailureKind, Stale};
+use crate::server::pull::{Counters, Failure, FailureKind, Outdated};
 use crate::store::{self, Store};
 use crate::sync::Event;
 use crate::sync::pages::Answer;
@@ -79,7 +79,7 @@ struct Copy {
 pub(super) struct Page {
     pub(super) number: u64,
     pub(super) answer: Answer,
-    pub(super) stale: Option<Stale>,
+    pub(super) outdated: Option<Outdated>,
 }
 
 /// Takes an entry of what is being asked for away, whatever happens.
@@ -94,20 +94,20 @@ impl Drop for Asking<'_> {
 impl Pages {
     pub(super) fn new(
         upstreams: Vec<Upstream>,
-        client: Client,
-        cache: PathBuf,
+        client: &Client,
+        cache: &Path,
         store: Arc<Store>,
         options: &Options,
         counters: Arc<Counters>,
     ) -> Self {
         let place = |upstream: Upstream| Place {
             source: Mutex::new((
-                Arc::new(Source::new(upstream.clone(), client.clone(), Some(cache.clone()))),
+                Arc::new(Source::new(upstream.clone(), client.clone(), Some(cache.to_owned()))),
                 Instant::now(),
             )),
             upstream,
             client: client.clone(),
-            cache: cache.clone(),
+            cache: cache.to_owned(),
             trouble: Trouble::new(options.failure),
         };
         Self {
@@ -153,6 +153,9 @@ impl Pages {
     /// Remembers that an upstream failed to give a file, where that is a matter of the upstream and not of the file.
     pub(super) fn failed(self: &Arc<Self>, name: &str, error: &upstream::Error) -> Failure {
         let text = chain(error);
+        if matches!(error, upstream::Error::Status { status: 404 | 410, .. }) {
+            return failure(FailureKind::Gone, text);
+        }
         if matches!(error, upstream::Error::Connection { .. })
             && let Some(order) = self.named(name)
         {
@@ -166,9 +169,10 @@ impl Pages {
         let Some(place) = self.places.get(order) else { return };
         if place.trouble.note(failed) {
             let name = place.upstream.name.clone();
-            match failed {
-                Some(why) => tracing::warn!(upstream = name, why, "an upstream cannot be asked"),
-                None => tracing::info!(upstream = name, "an upstream answers"),
+            if let Some(why) = failed {
+                tracing::warn!(upstream = name, why, "an upstream cannot be asked");
+            } else {
+                tracing::info!(upstream = name, "an upstream answers");
             }
             let (store, reached) = (Arc::clone(&self.store), failed.is_none());
             drop(tokio::task::spawn_blocking(move || {
@@ -212,14 +216,14 @@ impl Pages {
     }
 
     fn of_copy(&self, order: usize, copy: &Copy, counter: &AtomicU64) -> Page {
-        let stale = copy.trouble.as_ref().map(|why| self.stale(order, why.clone(), copy));
-        Counters::count(if stale.is_some() { &self.counters.stale_answers } else { counter });
-        Page { number: copy.number, answer: Arc::clone(&copy.answer), stale }
+        let outdated = copy.trouble.as_ref().map(|why| self.outdated(order, why.clone(), copy));
+        Counters::count(if outdated.is_some() { &self.counters.stale_answers } else { counter });
+        Page { number: copy.number, answer: Arc::clone(&copy.answer), outdated }
     }
 
-    fn stale(&self, order: usize, why: String, copy: &Copy) -> Stale {
+    fn outdated(&self, order: usize, why: String, copy: &Copy) -> Outdated {
         let upstream = self.upstream(order).map(|upstream| upstream.name.clone()).unwrap_or_default();
-        Stale { upstream, why, copied: copy.answer.is_ok().then_some(copy.at) }
+        Outdated { upstream, why, copied: copy.answer.is_ok().then_some(copy.at) }
     }
 
     /// The copy of a page, out of memory or from the disk; an error where there is none.
@@ -231,12 +235,12 @@ impl Pages {
             None => self.from_disk(key.clone()).await,
         };
         if let Some(copy) = copy {
-            let stale = Some(self.stale(order, why, &copy));
-            return Page { number: copy.number, answer: Arc::clone(&copy.answer), stale };
+            let outdated = Some(self.outdated(order, why, &copy));
+            return Page { number: copy.number, answer: Arc::clone(&copy.answer), outdated };
         }
         let upstream = self.upstream(order).map(|upstream| upstream.name.clone()).unwrap_or_default();
         let answer = Arc::new(Err(event(&upstream, &key.1, why.clone())));
-        Page { number: 0, answer, stale: Some(Stale { upstream, why, copied: None }) }
+        Page { number: 0, answer, outdated: Some(Outdated { upstream, why, copied: None }) }
     }
 
     async fn from_disk(self: &Arc<Self>, key: Key) -> Option<Arc<Copy>> {
@@ -322,12 +326,11 @@ impl Pages {
             Some(copy) => Some(copy),
             None => self.from_disk(key.clone()).await,
         };
-        let (answer, at) = match before {
-            Some(copy) => (Arc::clone(&copy.answer), copy.at),
-            None => {
-                let event = event(&place.upstream.name, &project, failed.clone());
-                (Arc::new(Err(event)), SystemTime::now())
-            }
+        let (answer, at) = if let Some(copy) = before {
+            (Arc::clone(&copy.answer), copy.at)
+        } else {
+            let event = event(&place.upstream.name, &project, failed.clone());
+            (Arc::new(Err(event)), SystemTime::now())
         };
         Some(self.keep(key, answer, (self.failure, at, Some(failed))))
     }

@@ -105,12 +105,12 @@ pub struct Offered {
     /// The files.
     pub offers: Arc<Offers>,
     /// Set where an upstream could not be asked.
-    pub stale: Option<Stale>,
+    pub outdated: Option<Outdated>,
 }
 
 /// Why an answer may be out of date.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stale {
+pub struct Outdated {
     /// The first upstream that could not be asked.
     pub upstream: String,
     /// Why not.
@@ -149,6 +149,8 @@ pub struct Failure {
 pub enum FailureKind {
     /// The upstream could not be reached.
     Unreached,
+    /// The upstream lists it, and has it no more.
+    Gone,
     /// The upstream sent something else than its page promises.
     Lied,
     /// It is larger than what is fetched on request.
@@ -159,6 +161,7 @@ pub enum FailureKind {
     Store,
 }
 
+/// Declares the counters, and what they are at one moment, field by field.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident),* $(,)?) => {
         /// What was done so far; each counter alone is exact.

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::arriving::{Arriving, readable};
 use super::files::{self, KnownFile};
 use super::in_force::InForce;
-use super::pull::{Asked, Counters, Failure, FailureKind, Offer, Offered, Source, Stage, Stale};
+use super::pull::{Asked, Counters, Failure, FailureKind, Offer, Offered, Outdated, Source, Stage};
 use super::range;
 use super::refusal::{NotForDevice, Refusal};
 use super::reply::Reply;
@@ -75,13 +75,13 @@ impl State {
 }
 
 /// Says in the head of a page that it may be out of date (RFC 7234, section 5.5).
-pub(super) fn warn(reply: &mut Reply, stale: &Stale) {
-    let age = stale.copied.and_then(|copied| copied.elapsed().ok());
+pub(super) fn warn(reply: &mut Reply, outdated: &Outdated) {
+    let age = outdated.copied.and_then(|copied| copied.elapsed().ok());
     if let Some(age) = age {
         reply.set(header::AGE, &age.as_secs().to_string());
     }
     let code = if age.is_some() { "110" } else { "111" };
-    let text = format!("{} could not be asked: {}", stale.upstream, stale.why);
+    let text = format!("{} could not be asked: {}", outdated.upstream, outdated.why);
     let plain = |letter: char| match letter {
         '"' | '\\' => '\'',
         ' '..='~' => letter,
@@ -92,8 +92,8 @@ pub(super) fn warn(reply: &mut Reply, stale: &Stale) {
 }
 
 /// The refusal that stands for an upstream which could not be asked.
-pub(super) fn unreached(stale: &Stale) -> Refusal {
-    let text = format!("not held here, and {} could not be asked: {}", stale.upstream, stale.why);
+pub(super) fn unreached(outdated: &Outdated) -> Refusal {
+    let text = format!("not held here, and {} could not be asked: {}", outdated.upstream, outdated.why);
     Refusal::Upstream(Failure { kind: FailureKind::Unreached, text })
 }
 
@@ -188,12 +188,12 @@ async fn offer(
     let Some(source) = state.source(view) else { return Err(refusal) };
     let Ok(name) = filename.parse::<WheelFilename>() else { return Err(refusal) };
     let Some(offered) = state.offered(in_force, view, &name.project).await? else { return Err(refusal) };
-    match (offered.offers.find(sha256, filename), &offered.stale) {
+    match (offered.offers.find(sha256, filename), &offered.outdated) {
         (Some(offer), _) => {
             Counters::count(&source.counters().file_misses);
             Ok((Arc::clone(source), offer.clone()))
         }
-        (None, Some(stale)) => Err(unreached(stale)),
+        (None, Some(outdated)) => Err(unreached(outdated)),
         (None, None) => Err(refusal),
     }
 }

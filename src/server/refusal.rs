@@ -188,6 +188,7 @@ impl Refusal {
             Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::OutsideFile { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::Upstream(Failure { kind: FailureKind::Gone, .. }) => StatusCode::NOT_FOUND,
             Self::Upstream(Failure { kind: FailureKind::Lied | FailureKind::TooLarge, .. }) => {
                 StatusCode::BAD_GATEWAY
             }

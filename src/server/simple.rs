@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::accept::Form;
 use super::in_force::InForce;
-use super::pull::{Offer, Offers, Stale};
+use super::pull::{Offer, Offers, Outdated};
 use super::pulled;
 use super::range;
 use super::refusal::Refusal;
@@ -84,46 +84,50 @@ pub(super) async fn project(
         PageKey { device: view.key(&id), project: Some(project.clone()), form: asked.form, gzip: asked.gzip };
     let offered = state.offered(in_force, view, &project).await?;
     let offers = offered.as_ref().map(|offered| Arc::clone(&offered.offers)).unwrap_or_default();
-    let stale = offered.and_then(|offered| offered.stale);
+    let outdated = offered.and_then(|offered| offered.outdated);
     let fresh = state.verdicts.fresh(&id, &project, in_force.generation);
     let together = if let Some(together) = fresh {
         together
     } else {
         let (in_force, id, project) = (Arc::clone(in_force), id.clone(), project.clone());
         let turn = key.clone();
-        let (is_offered, stale) = (!offers.files.is_empty() || offers.waiting > 0, stale.clone());
+        let (is_offered, outdated) = (!offers.files.is_empty() || offers.waiting > 0, outdated.clone());
         let find = move |state: &State| {
             // As with pages: what several clients ask for at once is made once.
             let _turn = state.turn(&turn);
             if !is_offered && state.store.count(&project)?.0 == 0 {
-                return Err(nothing_known(state, &project, stale.as_ref())?);
+                return Err(nothing_known(state, &project, outdated.as_ref())?);
             }
             Ok(state.verdicts.together(&project, in_force.device(&id)?, &in_force)?)
         };
         state.blocking(find).await?
     };
     let made_from = (together.number, in_force.generation, offers.number);
-    let (in_force, view, known_stale) = (Arc::clone(in_force), view.clone(), stale.clone());
+    let (in_force, view, known_outdated) = (Arc::clone(in_force), view.clone(), outdated.clone());
     let page = page(state, key, made_from, move |state| {
         let mut files = state.store.listing(&project)?;
         files.retain(|file| view.shows(&project, &file.file, &file.sha256));
         if files.is_empty() && offers.files.is_empty() && offers.waiting == 0 {
-            return Err(nothing_known(state, &project, known_stale.as_ref())?);
+            return Err(nothing_known(state, &project, known_outdated.as_ref())?);
         }
         let shown = (&view, &*together, &*offers);
         project_page(state, project, files, shown, in_force.device(&id)?, &in_force).map(Made::Page)
     });
     let mut reply = reply(&asked, &*page.await?);
-    if let Some(stale) = &stale {
-        pulled::warn(&mut reply, stale);
+    if let Some(outdated) = &outdated {
+        pulled::warn(&mut reply, outdated);
     }
     Ok(reply)
 }
 
 /// What to answer for a project of which nothing is known. Blocks.
-fn nothing_known(state: &State, project: &ProjectName, stale: Option<&Stale>) -> Result<Refusal, Refusal> {
-    match stale {
-        Some(stale) => Ok(pulled::unreached(stale)),
+fn nothing_known(
+    state: &State,
+    project: &ProjectName,
+    outdated: Option<&Outdated>,
+) -> Result<Refusal, Refusal> {
+    match outdated {
+        Some(outdated) => Ok(pulled::unreached(outdated)),
         None => state.no_such_project(project),
     }
 }
