@@ -13,6 +13,7 @@ use crate::store::{self, Store};
 
 mod add;
 mod advisories;
+mod completions;
 mod config;
 mod console;
 mod detect;
@@ -24,6 +25,7 @@ mod gc;
 mod import;
 mod inspect;
 mod inventory;
+mod man;
 mod pull;
 mod quickstart;
 mod rebuild;
@@ -61,17 +63,11 @@ Exit code: 0 yes or done; 1 the answer is no; 2 wrong usage or configuration; 3 
 RUST_LOG chooses what is logged to standard error, such as warn or jetwheel=debug; without it: warn,jetwheel=info."
 )]
 pub struct Cli {
-    /// Data folder
-    #[arg(
-        long,
-        global = true,
-        env = "JETWHEEL_DATA",
-        default_value = DEFAULT_DATA,
-        value_name = "DIR",
-        help_heading = GLOBAL
-    )]
-    pub data: PathBuf,
-    /// Configuration file
+    /// Data folder [default: ./jetwheel-data, unless the configuration names one]
+    #[arg(long, global = true, env = "JETWHEEL_DATA", value_name = "DIR", help_heading = GLOBAL)]
+    pub data: Option<PathBuf>,
+    /// Configuration file [default: the first of `$XDG_CONFIG_HOME/jetwheel/jetwheel.toml` and
+    /// `/etc/jetwheel/jetwheel.toml` that is there]
     #[arg(long, global = true, env = "JETWHEEL_CONFIG", value_name = "FILE", help_heading = GLOBAL)]
     pub config: Option<PathBuf>,
     /// Folder with the site's own policy, read over the built-in tables
@@ -138,6 +134,10 @@ pub enum Command {
     Gc(gc::Arguments),
     /// Make the catalogue anew from the blobs and their sidecar files
     Rebuild(rebuild::Arguments),
+    /// Print a shell's completions of this command
+    Completions(completions::Arguments),
+    /// Write the manual pages
+    Man(man::Arguments),
 }
 
 /// What a command answers; the exit code follows from it.
@@ -196,14 +196,13 @@ impl Context {
         console: Console,
         store: Option<Arc<Store>>,
     ) -> Result<Self, (anyhow::Error, Console)> {
-        let config = match &cli.config {
-            Some(file) => match Config::read(&cwd.join(file)) {
-                Ok(config) => config,
-                Err(error) => return Err((error, console)),
-            },
-            None => Config::default(),
+        let file = cli.config.as_ref().map(|file| cwd.join(file)).or_else(config::default_file);
+        let config = match file.as_deref().map(Config::read).transpose() {
+            Ok(config) => config.unwrap_or_default(),
+            Err(error) => return Err((error, console)),
         };
-        let data = cwd.join(&cli.data);
+        let named = cli.data.as_ref().or(config.data.as_ref());
+        let data = cwd.join(named.map_or(Path::new(DEFAULT_DATA), PathBuf::as_path));
         let own = cli.policies.clone().or_else(|| config.policies.clone()).map(|dir| cwd.join(dir));
         let of_bundles = Some(data.join(BUNDLE_POLICIES)).filter(|dir| dir.is_dir());
         let (policies, policies_from) = match (own, of_bundles) {
@@ -307,12 +306,14 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Gc(arguments) => gc::run(&arguments, context),
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),
+        Command::Completions(arguments) => completions::run(&arguments, context),
+        Command::Man(arguments) => man::run(&arguments, context),
     }
 }
 
 /// Runs a command line, here or inside the server that has the store open, and yields the exit code.
 pub fn start(arguments: &[OsString], cli: Cli, cwd: PathBuf, console: Console) -> u8 {
-    let (data, serves) = (cwd.join(&cli.data), matches!(cli.command, Command::Serve(_)));
+    let serves = matches!(cli.command, Command::Serve(_));
     let mut context = match Context::new(&cli, cwd.clone(), console, None) {
         Ok(context) => context,
         Err((error, mut console)) => {
@@ -327,7 +328,7 @@ pub fn start(arguments: &[OsString], cli: Cli, cwd: PathBuf, console: Console) -
     });
     if in_use
         && !serves
-        && let Some(code) = forward::forward(&data, arguments, cwd, &mut context.console)
+        && let Some(code) = forward::forward(&context.data, arguments, cwd, &mut context.console)
     {
         return code;
     }

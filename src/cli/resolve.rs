@@ -69,29 +69,21 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         );
     };
     let output = arguments.output.or((context.format == Format::Json).then_some(Output::Json));
-    let mut request = Request { prereleases: arguments.pre, ..Request::default() };
-    for text in &arguments.wanted {
-        request.requirements.push(text.parse().map_err(|error| Usage(format!("{error}")))?);
-    }
-    for (files, constrain) in [(&arguments.requirements, false), (&arguments.constraints, true)] {
-        for file in files {
-            let file = context.path(file);
-            match read_file(&file, constrain, &device.id, &mut request, 0) {
-                Ok(notes) => {
-                    for note in notes {
-                        context.console.say(note)?;
-                    }
-                }
-                Err(error) if is_other_device(&error) => {
-                    let text = format!("{error:#}");
-                    let error = serde_json::json!({"text": text, "causes": []});
-                    refuse(context, &text, &error, device, output)?;
-                    return Ok(Answer::No);
-                }
-                Err(error) => return Err(error),
-            }
+    let wish = Wish {
+        wanted: &arguments.wanted,
+        requirements: &arguments.requirements,
+        constraints: &arguments.constraints,
+        prereleases: arguments.pre,
+    };
+    let request = match wish.read(device, context) {
+        Ok(request) => request,
+        Err(error) if is_other_device(&error) => {
+            let text = format!("{error:#}");
+            let error = serde_json::json!({"text": text, "causes": []});
+            return refuse(context, &text, &error, device, output).map(|()| Answer::No);
         }
-    }
+        Err(error) => return Err(error),
+    };
     let listen = context.config.listen.as_deref().unwrap_or("127.0.0.1:8080");
     let base_url = match &arguments.base_url {
         Some(url) => url.trim_end_matches('/').to_owned(),
@@ -116,6 +108,33 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             refuse(context, &text, &error, device, output).map(|()| Answer::No)
         }
         Err(Failure::Index(error)) => Err(error.into()),
+    }
+}
+
+/// What a command line asks for.
+pub(super) struct Wish<'a> {
+    pub(super) wanted: &'a [String],
+    pub(super) requirements: &'a [PathBuf],
+    pub(super) constraints: &'a [PathBuf],
+    pub(super) prereleases: bool,
+}
+
+impl Wish<'_> {
+    /// Reads its texts and files as a request for a device; says what is ignored of them.
+    pub(super) fn read(&self, device: &DeviceProfile, context: &mut Context) -> anyhow::Result<Request> {
+        let mut request = Request { prereleases: self.prereleases, ..Request::default() };
+        for text in self.wanted {
+            request.requirements.push(text.parse().map_err(|error| Usage(format!("{error}")))?);
+        }
+        for (files, constrain) in [(self.requirements, false), (self.constraints, true)] {
+            for file in files {
+                let file = context.path(file);
+                for note in read_file(&file, constrain, &device.id, &mut request, 0)? {
+                    context.console.say(note)?;
+                }
+            }
+        }
+        Ok(request)
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::pull::Asked;
@@ -94,12 +95,14 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         }
         context.console.say(format_args!("listening on http://{}/", server.address()?))?;
         context.console.flush()?;
+        announce(NotifyState::Ready);
         server
             .run(async {
                 tokio::select! {
                     _ = terminate.recv() => {}
                     _ = interrupt.recv() => {}
                 }
+                announce(NotifyState::Stopping);
             })
             .await;
         Ok(Answer::Yes)
@@ -107,6 +110,13 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     // What still blocks a thread has had the time that requests in flight have; dropping the runtime would wait for ever.
     runtime.shutdown_timeout(LAST_WAIT);
     served
+}
+
+/// Tells systemd, where it started this process, how far the server is.
+fn announce(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "systemd could not be told");
+    }
 }
 
 /// Reads `ADDR:PORT`, where the address may be a name.

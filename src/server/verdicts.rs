@@ -218,12 +218,24 @@ impl Verdicts {
         in_force: &InForce,
         base_url: &str,
     ) -> Result<Resolution, Failure<store::Error>> {
-        let answer = self.resolve_once(request, device, in_force, base_url);
+        self.resolve_within(request, device, in_force, base_url, &|_, _, _| true)
+    }
+
+    /// The same from some of the files alone. Blocks.
+    pub(crate) fn resolve_within(
+        &self,
+        request: &Request,
+        device: &DeviceProfile,
+        in_force: &InForce,
+        base_url: &str,
+        shows: &dyn Fn(&ProjectName, &str, &Sha256) -> bool,
+    ) -> Result<Resolution, Failure<store::Error>> {
+        let answer = self.resolve_once(request, device, in_force, base_url, shows);
         let Err(Failure::Unsatisfiable(mut explanation)) = answer else { return answer };
         // The same machine with another release: other machines are no remedy.
         let others =
             in_force.policy.devices().filter(|other| other.soc == device.soc && other.id != device.id);
-        let fits = |other: &&DeviceProfile| self.resolve_once(request, other, in_force, "").is_ok();
+        let fits = |other: &&DeviceProfile| self.resolve_once(request, other, in_force, "", shows).is_ok();
         explanation.offer_elsewhere(others.filter(fits).map(|other| other.id.clone()).collect());
         Err(Failure::Unsatisfiable(explanation))
     }
@@ -234,8 +246,13 @@ impl Verdicts {
         device: &DeviceProfile,
         in_force: &InForce,
         base_url: &str,
+        shows: &dyn Fn(&ProjectName, &str, &Sha256) -> bool,
     ) -> Result<Resolution, Failure<store::Error>> {
-        resolve_rows(request, device, base_url, |project| self.known_files(project, device, in_force))
+        resolve_rows(request, device, base_url, |project| {
+            let mut files = self.known_files(project, device, in_force)?;
+            files.retain(|file| shows(project, &file.facts.file, &file.facts.sha256));
+            Ok(files)
+        })
     }
 
     fn known_files(

@@ -7,13 +7,16 @@
 
 mod support;
 
+mod airgap;
 mod bundle;
+mod chaos;
 mod cli;
 mod detect;
 mod device;
 mod fatbin;
 mod files_api;
 mod hostile;
+mod packaging;
 mod pip_uv;
 mod policy;
 mod policy_files;
