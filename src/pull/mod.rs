@@ -77,7 +77,7 @@ impl Default for Options {
             failure: Duration::from_secs(30),
             on_the_fly: 32 << 20,
             largest: 16 << 30,
-            versions: 3,
+            versions: 10,
             fetches: 8,
             inspections: 2,
         }

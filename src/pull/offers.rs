@@ -18,6 +18,9 @@ use crate::sync::owner::{Standing, owner};
 use crate::sync::pages::Answer;
 use crate::wheel::{ProjectName, WheelFilename};
 
+/// What stands for an upstream in the provenance of files that were added by hand.
+const LOCAL: &str = "local";
+
 /// What one offer weighs in memory, in bytes, about.
 const OFFER_WEIGHT: usize = 1500;
 
@@ -30,7 +33,7 @@ pub(super) struct Found {
     jobs: Vec<Job>,
 }
 
-/// An upstream, as the owner of a project is chosen among them.
+/// The upstreams of a device, best first, as the owner of a project is chosen among them.
 struct Standings {
     names: Vec<String>,
     general: Vec<bool>,
@@ -164,7 +167,10 @@ fn owner_of(
             known: gathered.known_from.contains(name),
         })
         .collect();
-    owner(project, policy, &standings).owner
+    let owner = owner(project, policy, &standings).owner?;
+    // Where a site has builds of its own, nobody else may put newer ones beside them.
+    let is_general = standings.iter().any(|standing| standing.order == owner && standing.general);
+    (!is_general || !gathered.known_from.contains(LOCAL)).then_some(owner)
 }
 
 fn offer(name: &WheelFilename, sha256: crate::digest::Sha256, origin: &Origin, listed: bool) -> Offer {

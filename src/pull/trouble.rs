@@ -44,20 +44,17 @@ impl Trouble {
     pub(super) fn note(&self, failed: Option<&str>) -> bool {
         let mut state = locked(&self.state);
         let now = Instant::now();
-        match failed {
-            Some(why) => {
-                // What was under way when it failed first fails as well, and counts once.
-                if state.until.as_ref().is_none_or(|(until, _)| *until <= now) {
-                    let factor = 2_u32.saturating_pow(state.failures).min(MOST_DOUBLED);
-                    let until = now.checked_add(self.first.saturating_mul(factor)).unwrap_or(now);
-                    state.until = Some((until, why.to_owned()));
-                    state.failures = state.failures.saturating_add(1);
-                }
+        if let Some(why) = failed {
+            // What was under way when it failed first fails as well, and counts once.
+            if state.until.as_ref().is_none_or(|(until, _)| *until <= now) {
+                let factor = 2_u32.saturating_pow(state.failures).min(MOST_DOUBLED);
+                let until = now.checked_add(self.first.saturating_mul(factor)).unwrap_or(now);
+                state.until = Some((until, why.to_owned()));
+                state.failures = state.failures.saturating_add(1);
             }
-            None => {
-                state.failures = 0;
-                state.until = None;
-            }
+        } else {
+            state.failures = 0;
+            state.until = None;
         }
         let reached = failed.is_none();
         let old = |(was, at): (bool, Instant)| was != reached || (reached && at.elapsed() >= NOTED_EVERY);

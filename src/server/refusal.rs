@@ -181,14 +181,14 @@ impl Refusal {
             | Self::NotAProject(_)
             | Self::NoSuchProject { .. }
             | Self::NoSuchFile
-            | Self::NotHeld { .. } => StatusCode::NOT_FOUND,
+            | Self::NotHeld { .. }
+            | Self::Upstream(Failure { kind: FailureKind::Gone, .. }) => StatusCode::NOT_FOUND,
             Self::ReadOnly | Self::PostOnly => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotJson(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::OutsideFile { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
-            Self::Upstream(Failure { kind: FailureKind::Gone, .. }) => StatusCode::NOT_FOUND,
             Self::Upstream(Failure { kind: FailureKind::Lied | FailureKind::TooLarge, .. }) => {
                 StatusCode::BAD_GATEWAY
             }

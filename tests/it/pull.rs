@@ -394,31 +394,41 @@ fn a_broken_upstream_connection_is_gone_on_with() {
     assert_eq!(scene.upstream.fetched().len(), 2, "the second for the rest");
 }
 
-/// pip and uv wait for a wheel that takes longer than they would: they are told to come again.
+/// JetPack's pips, the newest one and uv wait for a wheel that takes longer than they would: each is told to come again, and does.
 #[test]
 fn pip_and_uv_come_again_for_a_wheel_that_takes_long() {
     let scene = Scene::new();
-    let gate = Gate::default();
-    scene.upstream.change(PURE, |served| served.faults.push_back(Fault::Hold(10, gate.clone())));
+    let projects = ["slowa", "slowb", "slowc", "slowd"];
+    let name = |project: &str| format!("{project}-1.0-py3-none-any.whl");
+    let specs: Vec<Value> = projects.iter().map(|project| json!({"filename": name(project)})).collect();
+    make_wheels(&json!(specs), scene.corpus.path());
+    scene.upstream.add_all(scene.corpus.path());
     let mut mirror = scene.mirror("file_wait_s = 1");
     let index = mirror.index_url(ORIN);
-    let clients = [
-        thread::spawn({
-            let index = index.clone();
-            move || Pip::newest().retrying().download(&index, JETPACK_6, "puredemo")
-        }),
-        thread::spawn(move || Uv::install(&index, JETPACK_6, "puredemo")),
-    ];
-    until("the fetch", || scene.upstream.has_seen(&format!("/f/{PURE}")).then_some(()));
-    assert_eq!(get(&base(&mirror), &scene.target(PURE), &[]).status, 503);
-    gate.open();
-    for client in clients {
-        let fetched = client.join().unwrap();
-        assert!(fetched.done, "{}", fetched.said);
-    }
+    thread::scope(|scope| {
+        for (at, project) in projects.into_iter().enumerate() {
+            let (scene, mirror, index) = (&scene, &mirror, &index);
+            scope.spawn(move || {
+                let gate = Gate::default();
+                let file = name(project);
+                scene.upstream.change(&file, |served| served.faults.push_back(Fault::Hold(10, gate.clone())));
+                let client =
+                    scope.spawn(move || match [Pip::v20_0_2(), Pip::v22_0_2(), Pip::newest()].get(at) {
+                        Some(pip) => pip.retrying().download(index, JETPACK_6, project),
+                        None => Uv::install(index, JETPACK_6, project),
+                    });
+                until("the fetch", || scene.upstream.has_seen(&format!("/f/{file}")).then_some(()));
+                // This request came after the client's: when it was put off, so was that one.
+                assert_eq!(get(&base(mirror), &scene.target(&file), &[]).status, 503);
+                gate.open();
+                let fetched = client.join().unwrap();
+                assert!(fetched.done, "{}", fetched.said);
+            });
+        }
+    });
     let log = mirror.end();
-    assert!(log.matches("status=503").count() >= 2, "{log}");
-    assert_eq!(scene.upstream.fetched(), [format!("/f/{PURE}")]);
+    assert!(log.matches("status=503").count() >= 2 * projects.len(), "{log}");
+    assert_eq!(scene.upstream.fetched().len(), projects.len());
 }
 
 /// Dependency confusion: while a site's own upstream is down, nothing of it comes from a general one.
@@ -427,10 +437,16 @@ fn a_general_upstream_gets_no_project_of_another_one() {
     let scene = Scene::new();
     let corpus = tempfile::tempdir().unwrap();
     let newer = "puredemo-9.9-py3-none-any.whl";
+    let own = "owndemo-1.0-py3-none-any.whl";
     make_wheels(&json!([{"filename": newer, "files": {"puredemo/__init__.py": "evil = 1"}}]), corpus.path());
+    make_wheels(&json!([{"filename": "owndemo-9.9-py3-none-any.whl"}]), corpus.path());
+    make_wheels(&json!([{"filename": own}]), scene.data.path());
     let general = Upstream::serving(corpus.path());
+    let added = jetwheel(scene.data.path()).arg("add").arg(scene.data.path().join(own)).output().unwrap();
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
     let mirror = scene.mirror_of(&[&scene.upstream], &[&general], "page_lifetime_s = 0\nfailure_s = 0");
     assert_eq!(listed(&page(&mirror, "puredemo").1), [PURE]);
+    assert_eq!(listed(&page(&mirror, "owndemo").1), [own]);
     let evil = fs::read(corpus.path().join(newer)).unwrap();
     let target = format!("/{ORIN}/files/{}/{newer}", Sha256::of(&evil));
     assert_eq!(get(&base(&mirror), &target, &[]).status, 404);
