@@ -14,9 +14,9 @@ use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Policy, judge};
 use crate::resolve::{self, Failure, Target, pylock};
 use crate::server::in_force::InForce;
-use crate::server::verdicts::Verdicts;
+use crate::server::verdicts::{Terms, Verdicts};
+use crate::server::view::Scope;
 use crate::store::{NewSnapshot, PolicyFile, SnapshotFile, SnapshotId, Store};
-use crate::wheel::ProjectName;
 
 /// Where the password of a key is taken from, if it has one.
 const PASSWORD: &str = "JETWHEEL_KEY_PASSWORD";
@@ -122,7 +122,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     let store = context.store()?;
     let (id, files) = what(arguments, &store, context)?;
     let mut locks = read_locks(arguments, context)?;
-    let closure = match closure(arguments, &profiles, &store, &policy, &files, context) {
+    let scope = Scope::snapshot(&store, &id)?;
+    let closure = match closure(arguments, &profiles, &store, &policy, &scope, context) {
         Ok(closure) => closure,
         Err(error) => match error.downcast::<Unsatisfiable>() {
             Ok(Unsatisfiable { device, explanation }) => {
@@ -248,7 +249,7 @@ fn closure(
     profiles: &[&DeviceProfile],
     store: &Arc<Store>,
     policy: &Policy,
-    files: &[SnapshotFile],
+    scope: &Scope,
     context: &mut Context,
 ) -> anyhow::Result<Option<Closure>> {
     let wish = Wish {
@@ -260,16 +261,15 @@ fn closure(
     if wish.wanted.is_empty() && wish.requirements.is_empty() {
         return Ok(None);
     }
-    let exported: HashSet<(Sha256, &str)> =
-        files.iter().map(|file| (file.sha256, file.file.as_str())).collect();
-    let shows = |_: &ProjectName, file: &str, sha256: &Sha256| exported.contains(&(*sha256, file));
     let verdicts = Verdicts::new(Arc::clone(store));
     let in_force = InForce::first(policy.clone());
     let base_url = arguments.base_url.trim_end_matches('/');
     let mut closure = Closure { files: HashSet::new(), locks: Vec::new() };
     for device in profiles {
         let request = wish.read(device, context)?;
-        let resolution = match verdicts.resolve_within(&request, device, &in_force, base_url, &shows) {
+        let terms = Terms { device, in_force: &in_force, scope };
+        let device_url = format!("{base_url}/{}", device.id);
+        let resolution = match verdicts.resolve(&request, terms, &device_url) {
             Ok(resolution) => resolution,
             Err(Failure::Unsatisfiable(explanation)) => {
                 return Err(Unsatisfiable { device: device.id.clone(), explanation }.into());
@@ -283,7 +283,7 @@ fn closure(
         for note in &resolution.notes {
             context.console.say(format_args!("{}: note: {note}", device.id))?;
         }
-        let index_url = format!("{base_url}/{}/simple/", device.id);
+        let index_url = format!("{device_url}/simple/");
         // PEP 751 allows one word between the dots.
         let name = format!("pylock.{}.toml", device.id.replace('.', "_"));
         closure.locks.push(Text { name, text: pylock(&resolution, &Target::of(device), &index_url) });

@@ -16,6 +16,7 @@ use super::range;
 use super::refusal::{NotForDevice, Refusal};
 use super::reply::Reply;
 use super::state::State;
+use super::verdicts::Terms;
 use super::view::View;
 use crate::digest::Sha256;
 use crate::policy::{Judgement, Verdict, judge_listing};
@@ -36,7 +37,7 @@ const LONGEST_WARNING: usize = 300;
 impl State {
     /// Whoever asks upstreams, for what is held now: a snapshot is what it was.
     pub(super) fn source(&self, view: &View) -> Option<&Arc<dyn Source>> {
-        self.pull.get().filter(|_| view.frozen.is_none())
+        self.pull.get().filter(|_| view.scope.id().is_none())
     }
 
     /// What upstreams offer of a project; none where nobody asks them. The projects that its verdicts depend on are looked up as
@@ -52,13 +53,16 @@ impl State {
         let asked = Asked { project, device, policy: &in_force.policy };
         let offered = source.offers(&asked).await.map_err(Refusal::Upstream)?;
         for _round in 0..MOST_ROUNDS {
-            let fresh = || self.verdicts.fresh(&device.id, project, in_force.generation);
+            let terms = Terms { device, in_force, scope: &view.scope };
+            let fresh = || self.verdicts.fresh(project, terms);
             let together = if let Some(together) = fresh() {
                 together
             } else {
                 let (in_force, id, project) = (Arc::clone(in_force), device.id.clone(), project.clone());
+                let scope = view.scope.clone();
                 let find = move |state: &Self| {
-                    Ok(state.verdicts.together(&project, in_force.device(&id)?, &in_force)?)
+                    let terms = Terms { device: in_force.device(&id)?, in_force: &in_force, scope: &scope };
+                    Ok(state.verdicts.together(&project, terms)?)
                 };
                 self.blocking(find).await?
             };
