@@ -411,7 +411,13 @@ fn pip_and_uv_come_again_for_a_wheel_that_takes_long() {
             scope.spawn(move || {
                 let gate = Gate::default();
                 let file = name(project);
-                scene.upstream.change(&file, |served| served.faults.push_back(Fault::Hold(10, gate.clone())));
+                let inspection = inspect_wheel(&scene.path(&file), &InspectOptions::default()).unwrap();
+                scene.upstream.change(&file, |served| {
+                    // Beside the wheel, so that only the wheel itself is held up.
+                    served.metadata = Some(inspection.metadata);
+                    "data-core-metadata=\"true\"".clone_into(&mut served.attributes);
+                    served.faults.push_back(Fault::Hold(10, gate.clone()));
+                });
                 let client =
                     scope.spawn(move || match [Pip::v20_0_2(), Pip::v22_0_2(), Pip::newest()].get(at) {
                         Some(pip) => pip.retrying().download(index, JETPACK_6, project),
