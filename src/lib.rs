@@ -10,6 +10,7 @@
 //! - [`resolve`]: requirements of a device to a consistent set, or why there is none.
 //! - [`store`]: blobs with sidecar files, and the catalogue.
 //! - [`upstream`], [`sync`]: where wheels come from, and one pass of fetching them.
+//! - [`pull`]: pages and files of upstreams, when somebody asks for them.
 //! - [`bundle`]: signed archives for sites without network.
 //! - [`server`]: the mirror over HTTP.
 //! - [`cli`]: the commands; composes all of the above.
@@ -19,6 +20,7 @@ pub mod cli;
 pub mod digest;
 pub mod fatbin;
 pub mod policy;
+pub mod pull;
 pub mod resolve;
 pub mod server;
 pub mod simple;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Usage;
+use super::{Usage, pull};
 use crate::upstream::{Login, Options};
 
 /// The values of the configuration file; all may be absent.
@@ -23,6 +23,8 @@ pub struct Config {
     pub ca: Option<PathBuf>,
     /// Logins for upstreams, by host or `host:port`.
     pub credentials: BTreeMap<String, Login>,
+    /// Whether, and how, pages and files are fetched from upstreams when somebody asks for them.
+    pub pull: pull::Setting,
     /// How upstreams are asked.
     pub network: Network,
     /// Address and port to serve on.

@@ -28,6 +28,7 @@ mod inspect;
 mod inventory;
 mod log;
 mod man;
+mod pull;
 mod quickstart;
 mod rebuild;
 mod resolve;

@@ -7,7 +7,8 @@ use anyhow::Context as _;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Answer, Context, Named, Usage, forward, load_policy, log};
+use super::pull::Asked;
+use super::{Answer, Context, Named, Usage, forward, load_policy, log, pull};
 use crate::server::forwarded::is_mount;
 use crate::server::{Limits, PolicySource, Server};
 
@@ -30,6 +31,10 @@ Examples:
   jetwheel serve
   jetwheel serve --listen 0.0.0.0:8080
   pip install --index-url http://127.0.0.1:8080/orin-jp6.2/simple/ torch
+  jetwheel serve --pull
+      what is not held is fetched from the upstreams that serve the device when somebody asks for it, and kept
+  jetwheel serve --pull --upstream http://devpi.example:3141/site/prod --general http://devpi.example:3141/root/public
+      from these upstreams; anybody may put projects into the second, so it comes last
 
 SIGTERM and SIGINT stop it: requests in flight may end, for 30 seconds at most. A change in the policy
 folder takes effect at the next request; one that cannot be used is logged, and shown by /readyz.")]
@@ -37,6 +42,15 @@ pub struct Arguments {
     /// Address and port to listen on [default: 127.0.0.1:8080]; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<String>,
+    /// Fetch from upstreams what is asked for and not held; nobody gets a wheel that was not inspected and admitted
+    #[arg(long)]
+    pull: bool,
+    /// Name or URL of an upstream to pull from, in place of all that are known; may be repeated, the first counts most
+    #[arg(long = "upstream", short = 'u', value_name = "NAME-or-URL", requires = "pull")]
+    upstreams: Vec<String>,
+    /// Name or URL of a general upstream to pull from: it comes last, since anybody may put projects into it
+    #[arg(long, value_name = "NAME-or-URL", requires = "pull")]
+    general: Vec<String>,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
@@ -54,6 +68,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         Some((dir, _)) => PolicySource::folder(dir, load).map_err(Usage)?,
         None => PolicySource::optional_folder(context.bundle_policies(), load).map_err(Usage)?,
     };
+    let asked = Asked { pull: arguments.pull, upstreams: &arguments.upstreams, general: &arguments.general };
+    let pull = pull::prepare(asked, context)?;
     let store = context.store()?;
     let store_for_commands = Arc::clone(&store);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -78,6 +94,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         };
         let server = match &context.config.prefix {
             Some(prefix) => server.with_prefix(prefix.trim_end_matches('/').to_owned()),
+            None => server,
+        };
+        let server = match pull {
+            Some(pull) => server.with_pull(Arc::new(pull.start(Arc::clone(&store_for_commands)))),
             None => server,
         };
         // The mirror serves all the same: other commands then find the store in use.

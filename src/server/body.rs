@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::task::JoinHandle;
 
+use super::arriving::Arriving;
 use super::outbox::{LARGEST, Outbox};
 
 /// How much of a file is read at once for HTTP/2, in bytes; HTTP/1 has its files sent by the kernel. Three pieces are in memory
@@ -30,6 +31,8 @@ pub(super) enum Body {
     Bytes(Bytes),
     /// A piece of a file.
     File(FileBody),
+    /// A piece of a file that is still on its way.
+    Arriving(Arriving),
 }
 
 impl hyper::body::Body for Body {
@@ -47,6 +50,9 @@ impl hyper::body::Body for Body {
             Self::File(file) => {
                 file.poll_piece(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
             }
+            Self::Arriving(file) => {
+                file.poll_piece(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+            }
         }
     }
 
@@ -59,6 +65,7 @@ impl hyper::body::Body for Body {
             Self::Empty => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.left(),
+            Self::Arriving(file) => file.left(),
         })
     }
 }
@@ -98,7 +105,7 @@ impl FileBody {
         self.end.saturating_sub(self.at)
     }
 
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.left() == 0 {
             return Poll::Ready(None);
         }

@@ -53,7 +53,7 @@ struct Current {
 #[derive(Debug)]
 pub(crate) struct InForce {
     /// The policy.
-    pub(crate) policy: Policy,
+    pub(crate) policy: Arc<Policy>,
     /// Grows with every policy.
     pub(super) generation: u64,
     /// Why the folder, as it is now, cannot be used; the policy is then the last one that could.
@@ -63,7 +63,7 @@ pub(crate) struct InForce {
 impl InForce {
     /// A policy that is read once and never changes.
     pub(crate) fn first(policy: Policy) -> Self {
-        Self { policy, generation: 0, broken: None }
+        Self { policy: Arc::new(policy), generation: 0, broken: None }
     }
 }
 
@@ -115,7 +115,7 @@ impl PolicySource {
         );
         let mut current = Current::first(Policy::builtin(), Mark::default());
         current.in_force =
-            Arc::new(InForce { policy: Policy::builtin(), generation: 0, broken: Some(missing) });
+            Arc::new(InForce { policy: Arc::new(Policy::builtin()), generation: 0, broken: Some(missing) });
         Self::of(Folder { dir, load, optional: false }, current)
     }
 
@@ -175,7 +175,7 @@ impl Current {
         self.in_force = Arc::new(match loaded {
             Ok(policy) => {
                 tracing::info!(generation, "the policy folder changed: its policy is in force");
-                InForce { policy, generation, broken: None }
+                InForce { policy: Arc::new(policy), generation, broken: None }
             }
             Err(error) => {
                 if self.in_force.broken.as_ref() != Some(&error) {
@@ -184,7 +184,7 @@ impl Current {
                         "the policy folder cannot be used: the last good policy stays in force"
                     );
                 }
-                InForce { policy: self.in_force.policy.clone(), generation, broken: Some(error) }
+                InForce { policy: Arc::clone(&self.in_force.policy), generation, broken: Some(error) }
             }
         });
     }

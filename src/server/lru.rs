@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
 /// A map whose entries weigh at most a given sum. Every call is short; no lock outlives it.
-pub(super) struct Lru<K, V> {
+pub(crate) struct Lru<K, V> {
     limit: usize,
     inner: Mutex<Inner<K, V>>,
 }
@@ -41,12 +41,12 @@ impl<K, V> fmt::Debug for Lru<K, V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> Lru<K, V> {
     /// An empty cache that holds entries up to that weight in all.
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { limit, inner: Mutex::new(Inner::default()) }
     }
 
     /// The value of that key.
-    pub(super) fn find(&self, key: &K) -> Option<V> {
+    pub(crate) fn find(&self, key: &K) -> Option<V> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.clock = inner.clock.wrapping_add(1);
         let clock = inner.clock;
@@ -66,7 +66,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Lru<K, V> {
     }
 
     /// Keeps a value, unless it alone is heavier than all that may be kept.
-    pub(super) fn keep(&self, key: K, value: V, weight: usize) {
+    pub(crate) fn keep(&self, key: K, value: V, weight: usize) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = inner.entries.remove(&key) {
             inner.weight = inner.weight.saturating_sub(old.weight);

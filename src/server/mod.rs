@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use crate::store::Store;
 
 mod accept;
+mod arriving;
 mod body;
 mod device;
 mod explain;
@@ -29,13 +30,15 @@ mod health;
 mod id;
 pub(crate) mod in_force;
 mod log;
-mod lru;
+pub(crate) mod lru;
 mod metrics;
 mod opened;
 mod outbox;
 mod pages;
 mod path;
 mod process;
+pub mod pull;
+mod pulled;
 mod range;
 mod refusal;
 mod reply;
@@ -126,6 +129,13 @@ impl Server {
     #[must_use]
     pub fn with_prefix(self, prefix: String) -> Self {
         let _set_before = self.state.prefix.set(prefix);
+        self
+    }
+
+    /// Lets pages and files come from upstreams as well, by whoever asks them.
+    #[must_use]
+    pub fn with_pull(self, source: Arc<dyn pull::Source>) -> Self {
+        let _set_before = self.state.pull.set(source);
         self
     }
 

@@ -7,6 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use hyper::ext::ReasonPhrase;
 
 use super::id::RequestId;
+use super::pull::{Failure, FailureKind};
 use super::reply::Reply;
 use crate::policy::{Judgement, Reason, Verdict, code_name};
 use crate::store;
@@ -74,6 +75,19 @@ pub(super) enum Refusal {
     /// A wheel that does not run on the device.
     #[error("{}", .0.text)]
     NotForDevice(Box<NotForDevice>),
+    /// A file that is still being fetched and inspected.
+    #[error("{file} is being fetched and inspected{of}: ask again in {seconds} seconds")]
+    OnItsWay {
+        /// Its name.
+        file: String,
+        /// How far it is.
+        of: String,
+        /// When to ask again.
+        seconds: u64,
+    },
+    /// An upstream did not give what is not held here.
+    #[error("{}", .0.text)]
+    Upstream(Failure),
     /// None of the forms that there are.
     #[error(
         "this page comes as text/html, application/vnd.pypi.simple.v1+html or application/vnd.pypi.simple.v1+json"
@@ -171,14 +185,20 @@ impl Refusal {
             | Self::NotAProject(_)
             | Self::NoSuchProject { .. }
             | Self::NoSuchFile
-            | Self::NotHeld { .. } => StatusCode::NOT_FOUND,
+            | Self::NotHeld { .. }
+            | Self::Upstream(Failure { kind: FailureKind::Gone, .. }) => StatusCode::NOT_FOUND,
             Self::ReadOnly | Self::PostOnly => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotJson(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::OutsideFile { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
-            Self::Store(_) | Self::Io(_) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Upstream(Failure { kind: FailureKind::Lied | FailureKind::TooLarge, .. }) => {
+                StatusCode::BAD_GATEWAY
+            }
+            Self::Store(_) | Self::Io(_) | Self::Busy | Self::OnItsWay { .. } | Self::Upstream(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Defect(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -198,9 +218,12 @@ impl Refusal {
             Self::OutsideFile { size } => reply.set(header::CONTENT_RANGE, &format!("bytes */{size}")),
             Self::NotAcceptable => reply.set(header::VARY, "Accept"),
             Self::NotForDevice(why) => reply.phrase = phrase(&why.phrase),
+            Self::OnItsWay { .. } | Self::Upstream(_) => reply.phrase = phrase(self.to_string().as_str()),
             _ => {}
         }
-        if let Self::Store(_) | Self::Io(_) | Self::Busy = self {
+        if let Self::OnItsWay { seconds, .. } = &self {
+            reply.headers.insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
+        } else if reply.status == StatusCode::SERVICE_UNAVAILABLE {
             reply.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         }
         reply

@@ -50,10 +50,12 @@ pub(super) async fn respond(
         }
     };
     let Reply { status, phrase, headers, mut body } = reply;
-    if let Body::File(file) = &mut body
-        && version <= Version::HTTP_11
-    {
-        file.send_by(outbox.clone());
+    if version <= Version::HTTP_11 {
+        match &mut body {
+            Body::File(file) => file.send_by(outbox.clone()),
+            Body::Arriving(file) => file.send_by(outbox.clone()),
+            Body::Empty | Body::Bytes(_) => {}
+        }
     }
     let body = if head { Body::Empty } else { body };
     let id_value = line.id().value();
@@ -187,6 +189,7 @@ fn file_asked(method: &Method, headers: &HeaderMap) -> files::Asked {
         range: owned(&header::RANGE).filter(|_| method == Method::GET),
         if_range: owned(&header::IF_RANGE),
         if_none_match: owned(&header::IF_NONE_MATCH),
+        head: method == Method::HEAD,
     }
 }
 

@@ -11,6 +11,7 @@ use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
 use super::metrics::Metrics;
 use super::opened::Opened;
+use super::pull;
 use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
 use super::verdicts::Verdicts;
@@ -40,6 +41,8 @@ pub(super) struct State {
     pub(super) verdicts: Verdicts,
     pub(super) resolving: Resolving,
     pub(super) metrics: Metrics,
+    /// Whoever asks upstreams; unset where nobody does.
+    pub(super) pull: OnceLock<Arc<dyn pull::Source>>,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
     turns: [Mutex<()>; TURNS],
 }
@@ -59,8 +62,9 @@ pub(super) struct PageKey {
 /// A rendered page.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Number of the rows' state or of the verdicts, and generation of the policy, from which it was made.
-    pub(super) made_from: (u64, u64),
+    /// Number of the rows' state or of the verdicts, generation of the policy, and number of what upstreams offer, from which it
+    /// was made.
+    pub(super) made_from: (u64, u64, u64),
     /// Entity tag, in quotes: a digest of the bytes, so that a change elsewhere leaves it as it is.
     pub(super) etag: String,
     pub(super) body: Bytes,
@@ -101,6 +105,7 @@ impl State {
             verdicts: Verdicts::new(Arc::clone(&store)),
             resolving: Resolving::default(),
             metrics: Metrics::new(),
+            pull: OnceLock::new(),
             names: Mutex::new(None),
             store,
             turns: [const { Mutex::new(()) }; TURNS],

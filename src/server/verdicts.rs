@@ -80,6 +80,11 @@ impl Terms<'_> {
 }
 
 impl Together {
+    /// The projects that it depends on, the one that it is of among them.
+    pub(crate) fn projects(&self) -> impl Iterator<Item = &ProjectName> {
+        self.made_from.iter().map(|(project, _)| project)
+    }
+
     /// Why a file is refused, beyond what judging it alone says.
     pub(crate) fn refusal(&self, sha256: &Sha256, file: &str) -> Option<&Change> {
         if self.refused.is_empty() {

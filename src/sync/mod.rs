@@ -7,10 +7,10 @@
 //! nothing more. Facts are kept whatever they say, bytes where a device of the pass takes them. A crash at any moment leaves
 //! facts and files that the next pass does not fetch again.
 
-mod gather;
+pub(crate) mod gather;
 mod losses;
-mod owner;
-mod pages;
+pub(crate) mod owner;
+pub(crate) mod pages;
 mod pass;
 mod plan;
 mod report;
@@ -18,7 +18,7 @@ mod requirements;
 mod set;
 mod shelf;
 mod shipped;
-mod take;
+pub(crate) mod take;
 mod view;
 
 use std::sync::Arc;

@@ -24,6 +24,7 @@ mod packaging;
 mod pip_uv;
 mod policy;
 mod policy_files;
+mod pull;
 mod resolve;
 mod resolve_http;
 mod resolve_real;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Each module with those that it may use, from the bottom up. `cli` composes, and may use all.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("digest", &[]),
     ("fatbin", &[]),
     ("wheel", &["digest", "fatbin"]),
@@ -16,10 +16,11 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("bundle", &["digest", "store", "wheel"]),
     ("sync", &["digest", "policy", "resolve", "simple", "store", "upstream", "wheel"]),
     ("server", &["digest", "fatbin", "policy", "resolve", "simple", "store", "wheel"]),
+    ("pull", &["digest", "policy", "server", "store", "sync", "upstream", "wheel"]),
     (
         "cli",
         &[
-            "bundle", "digest", "fatbin", "policy", "resolve", "server", "simple", "store", "sync",
+            "bundle", "digest", "fatbin", "policy", "pull", "resolve", "server", "simple", "store", "sync",
             "upstream", "wheel",
         ],
     ),
@@ -54,7 +55,7 @@ const HOMES: [(&str, &[&str]); 9] = [
     ("tar", &["bundle"]),
     ("anyhow", &["cli", "main"]),
     ("clap", &["cli", "main"]),
-    ("tokio", &["cli", "server", "store", "sync", "upstream"]),
+    ("tokio", &["cli", "pull", "server", "store", "sync", "upstream"]),
     ("hyper", &["server"]),
     ("reqwest", &["upstream"]),
     ("sled", &["store"]),

@@ -83,22 +83,28 @@ pub(crate) struct Pip {
     environment: &'static str,
     /// Only one `--platform` is understood before pip 20.3.
     one_platform: bool,
+    retries: &'static str,
 }
 
 impl Pip {
     /// The pip of Ubuntu 20.04, thus of JetPack 5.
     pub(crate) fn v20_0_2() -> Self {
-        Self { environment: "pip-20.0.2", one_platform: true }
+        Self { environment: "pip-20.0.2", one_platform: true, retries: "1" }
     }
 
     /// The pip of Ubuntu 22.04, thus of JetPack 6.
     pub(crate) fn v22_0_2() -> Self {
-        Self { environment: "pip-22.0.2", one_platform: false }
+        Self { environment: "pip-22.0.2", one_platform: false, retries: "1" }
     }
 
     /// The newest pip at the time of `./ci.sh test`.
     pub(crate) fn newest() -> Self {
-        Self { environment: "pip-newest", one_platform: false }
+        Self { environment: "pip-newest", one_platform: false, retries: "1" }
+    }
+
+    /// With as many retries as pip has by default.
+    pub(crate) fn retrying(self) -> Self {
+        Self { retries: "5", ..self }
     }
 
     /// `pip download --no-deps` of one requirement for another machine, from one index alone.
@@ -132,6 +138,7 @@ impl Pip {
         for platform in platforms {
             command.args(["--platform", platform]);
         }
+        command.env("PIP_RETRIES", self.retries);
         command.arg("--dest").arg(&wheels).arg(requirement);
         finish(command, folder, |_| true)
     }
