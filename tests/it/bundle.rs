@@ -289,8 +289,8 @@ fn an_interrupted_import_goes_on_and_shows_nothing_before_its_end() {
         let mut child = jetwheel(&data)
             .arg("import")
             .arg(&full)
-            .stderr(std::process::Stdio::null())
-            .stdout(std::process::Stdio::null())
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
             .spawn()
             .unwrap();
         let begin = std::time::Instant::now();
