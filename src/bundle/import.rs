@@ -256,8 +256,7 @@ fn take(store: &Store, wheel: &Packed, place: usize, folder: &Path) -> Result<()
         *spooled.as_file_mut() = moved.into_file();
     } else {
         // One digest under a second name: its bytes are in the store since the first.
-        let blob = store.blob(&wheel.sha256);
-        let mut source = fs::File::open(&blob).map_err(Error::io(&blob))?;
+        let mut source = store.open_blob(&wheel.sha256)?;
         io::copy(&mut source, &mut spooled).map_err(Error::io(&place))?;
     }
     store.put(spooled, &read, &metadata, &wheel.provenance)?;

@@ -151,7 +151,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         Verb::Rollback { channel } => move_channel(channel, &store, context, |store| store.rollback(channel)),
         Verb::Remove { snapshot } => {
             // One whose file is damaged may not be found by anything but its file.
-            let damaged = snapshot.parse().ok().filter(|id| store.snapshot_path(id).exists());
+            let damaged = snapshot.parse().ok().filter(|id| store.has_snapshot(id).is_ok_and(|there| there));
             let id = damaged.map_or_else(|| find(&store, snapshot), Ok)?;
             store.remove_snapshot(&id).map_err(usage)?;
             if context.format == Format::Json {
@@ -170,8 +170,8 @@ pub(super) fn after_change(context: &mut Context, reason: &str) -> anyhow::Resul
     let new =
         NewSnapshot { reason: reason.to_owned(), policy: policy_files(context)?, ..NewSnapshot::default() };
     let made = store.take_snapshot(&new)?;
-    if let Some(id) = &made {
-        store.promote("candidate", id)?;
+    if let Some(id) = made.clone().or_else(|| store.left_behind("candidate")) {
+        store.promote("candidate", &id)?;
         store.prune_snapshots()?;
         context.console.say(format_args!("snapshot {id}"))?;
     }

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::{Error, SnapshotId};
+use super::{Error, SnapshotId, sidecar};
 use crate::digest::Sha256;
 
 /// Version of the data folder's layout that this program reads and writes.
@@ -58,6 +58,14 @@ impl Layout {
 
     pub(super) fn quarantine(&self) -> PathBuf {
         self.dir.join("quarantine")
+    }
+
+    pub(super) fn upstreams(&self) -> PathBuf {
+        self.dir.join("upstreams.json")
+    }
+
+    pub(super) fn reports(&self) -> PathBuf {
+        self.dir.join("reports.jsonl")
     }
 
     pub(super) fn incidents(&self) -> PathBuf {
@@ -95,18 +103,6 @@ impl Layout {
     pub(super) fn shard(&self, sha256: &Sha256) -> PathBuf {
         let [first, ..] = sha256.0;
         self.blobs().join(format!("{first:02x}"))
-    }
-
-    pub(super) fn blob(&self, sha256: &Sha256) -> PathBuf {
-        self.shard(sha256).join(format!("{sha256}.whl"))
-    }
-
-    pub(super) fn sidecar(&self, sha256: &Sha256) -> PathBuf {
-        self.shard(sha256).join(format!("{sha256}.json"))
-    }
-
-    pub(super) fn metadata(&self, sha256: &Sha256) -> PathBuf {
-        self.shard(sha256).join(format!("{sha256}.metadata"))
     }
 
     /// Makes the folder where it is missing, takes its lock, checks its format and sweeps its spool.
@@ -226,6 +222,18 @@ const VERBS: [&str; 13] = [
     "inventory",
     "gc",
 ];
+
+/// Reads a file whole, up to the longest that the store writes.
+pub(super) fn read_bounded(path: &Path) -> Result<Vec<u8>, Error> {
+    let file = fs::File::open(path).map_err(Error::io(path))?;
+    let mut bytes = Vec::new();
+    file.take(sidecar::LONGEST + 1).read_to_end(&mut bytes).map_err(Error::io(path))?;
+    if bytes.len() as u64 > sidecar::LONGEST {
+        let found = format!("is longer than {} bytes", sidecar::LONGEST);
+        return Err(Error::Damaged { path: path.to_owned(), found });
+    }
+    Ok(bytes)
+}
 
 /// Writes a file so that it is there whole, or not at all, whenever the power goes.
 ///

@@ -9,6 +9,7 @@ mod support;
 
 mod airgap;
 mod bundle;
+mod chaos;
 mod cli;
 mod detect;
 mod device;
