@@ -10,9 +10,9 @@ use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Policy};
 use crate::resolve::{Explanation, Failure, Target, pylock};
 use crate::server::in_force::InForce;
-use crate::server::verdicts::Verdicts;
+use crate::server::verdicts::{Terms, Verdicts};
+use crate::server::view::Scope;
 use crate::store::{SnapshotFile, Store};
-use crate::wheel::ProjectName;
 
 /// What the requirements need: the files, and a lock for each device.
 pub(super) struct Closure {
@@ -62,7 +62,7 @@ pub(super) struct Sources<'a> {
     pub(super) store: &'a Arc<Store>,
     pub(super) policy: &'a Policy,
     /// The files that may be in it.
-    pub(super) files: &'a [SnapshotFile],
+    pub(super) scope: &'a Scope,
     /// Where the devices reach their mirror.
     pub(super) base_url: &'a str,
 }
@@ -78,16 +78,15 @@ impl Sources<'_> {
         if wish.wanted.is_empty() && wish.requirements.is_empty() {
             return Ok(Ok(None));
         }
-        let given: HashSet<(Sha256, &str)> =
-            self.files.iter().map(|file| (file.sha256, file.file.as_str())).collect();
-        let shows = |_: &ProjectName, file: &str, sha256: &Sha256| given.contains(&(*sha256, file));
         let verdicts = Verdicts::new(Arc::clone(self.store));
         let in_force = InForce::first(self.policy.clone());
         let base_url = self.base_url.trim_end_matches('/');
         let mut closure = Closure { files: HashSet::new(), locks: Vec::new() };
         for device in devices {
             let request = wish.read(device, context)?;
-            let resolution = match verdicts.resolve_within(&request, device, &in_force, base_url, &shows) {
+            let terms = Terms { device, in_force: &in_force, scope: self.scope };
+            let device_url = format!("{base_url}/{}", device.id);
+            let resolution = match verdicts.resolve(&request, terms, &device_url) {
                 Ok(resolution) => resolution,
                 Err(Failure::Unsatisfiable(explanation)) => {
                     return Ok(Err(Unsatisfiable { device: device.id.clone(), explanation }));
@@ -101,7 +100,7 @@ impl Sources<'_> {
             for note in &resolution.notes {
                 context.console.say(format_args!("note: {}: {note}", device.id))?;
             }
-            let index_url = format!("{base_url}/{}/simple/", device.id);
+            let index_url = format!("{device_url}/simple/");
             // PEP 751 allows one word between the dots.
             let name = format!("pylock.{}.toml", device.id.replace('.', "_"));
             closure.locks.push(Text { name, text: pylock(&resolution, &Target::of(device), &index_url) });

@@ -10,6 +10,7 @@ use super::sync::{parse_size, read_text};
 use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::bundle::{self, Exported, Manifest, Packed, Receipt, SecretKey, Text};
 use crate::policy::{DeviceProfile, Policy, judge};
+use crate::server::view::Scope;
 use crate::store::{NewSnapshot, PolicyFile, SnapshotFile, SnapshotId, Store};
 
 /// Where the password of a key is taken from, if it has one.
@@ -121,7 +122,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         constraints: &arguments.constraints,
         prereleases: arguments.pre,
     };
-    let sources = Sources { store: &store, policy: &policy, files: &files, base_url: &arguments.base_url };
+    let scope = Scope::snapshot(&store, &id)?;
+    let sources = Sources { store: &store, policy: &policy, scope: &scope, base_url: &arguments.base_url };
     let closure = match sources.closure(&wish, &profiles, context)? {
         Ok(closure) => closure,
         Err(unsatisfiable) => return unsatisfiable.tell(context),

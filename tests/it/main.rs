@@ -29,4 +29,5 @@ mod store;
 mod sync;
 mod sync_resolve;
 mod tidy;
+mod views;
 mod wheel;
