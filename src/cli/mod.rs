@@ -13,6 +13,7 @@ use crate::store::{self, Store};
 
 mod add;
 mod advisories;
+mod closure;
 mod completions;
 mod config;
 mod console;
