@@ -64,6 +64,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         let server = Server::bind(listen, store, policies, Limits::default())
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
+        let server = server.with_rules(context.config.access.rules());
         let server = match &context.config.channel {
             Some(channel) => server.with_channel(channel.clone()),
             None => server,

@@ -154,6 +154,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             let damaged = snapshot.parse().ok().filter(|id| store.snapshot_path(id).exists());
             let id = damaged.map_or_else(|| find(&store, snapshot), Ok)?;
             store.remove_snapshot(&id).map_err(usage)?;
+            context.audit("snapshot remove", serde_json::json!({ "snapshot": id }))?;
             if context.format == Format::Json {
                 context.console.print_json(&serde_json::json!({ "removed": id }))?;
             } else {
@@ -173,6 +174,7 @@ pub(super) fn after_change(context: &mut Context, reason: &str) -> anyhow::Resul
     if let Some(id) = &made {
         store.promote("candidate", id)?;
         store.prune_snapshots()?;
+        context.audit(reason, serde_json::json!({ "snapshot": id }))?;
         context.console.say(format_args!("snapshot {id}"))?;
     }
     Ok(made)
@@ -220,6 +222,7 @@ fn create(name: Option<String>, store: &Store, context: &mut Context) -> anyhow:
     };
     store.promote("candidate", &id)?;
     store.prune_snapshots()?;
+    context.audit("snapshot create", serde_json::json!({ "snapshot": id }))?;
     let made = listed(store).into_iter().find(|listed| listed.head.id == id);
     if context.format == Format::Json {
         context.console.print_json(&made)?;
@@ -300,6 +303,7 @@ fn move_channel(
         Err(error) => return Err(usage(error)),
     };
     let moved = Moved { channel: channel.to_owned(), snapshot, before };
+    context.audit("snapshot channel", serde_json::to_value(&moved)?)?;
     if context.format == Format::Json {
         context.console.print_json(&moved)?;
     } else {

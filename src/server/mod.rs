@@ -16,6 +16,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::access::Rules;
 use crate::store::Store;
 
 mod accept;
@@ -24,6 +25,7 @@ mod device;
 mod explain;
 mod files;
 mod forwarded;
+mod gate;
 mod health;
 pub(crate) mod in_force;
 mod log;
@@ -115,6 +117,20 @@ impl Server {
     pub fn with_channel(self, channel: String) -> Self {
         self.state.views.set_channel(channel);
         self
+    }
+
+    /// Sets who may read what.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.settings(|state| state.rules = rules);
+        self
+    }
+
+    /// Changes what requests share, of which there are none yet.
+    fn settings(&mut self, change: impl FnOnce(&mut state::State)) {
+        if let Some(state) = Arc::get_mut(&mut self.state) {
+            change(state);
+        }
     }
 
     /// The address, with the real port where 0 was asked for.

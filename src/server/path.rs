@@ -40,6 +40,13 @@ pub(super) enum Route {
     Moved(String),
 }
 
+impl Route {
+    /// Whether it is for POST.
+    pub(super) const fn takes_a_body(&self) -> bool {
+        matches!(self, Self::Resolve { .. } | Self::Reports { .. })
+    }
+}
+
 /// Reads a raw path, without its query.
 ///
 /// Each segment is decoded once. A segment that decodes to a separator, to a dot segment or to a control character is

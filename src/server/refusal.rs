@@ -7,6 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use hyper::ext::ReasonPhrase;
 
 use super::reply::Reply;
+use crate::access::Denied;
 use crate::policy::{Judgement, Reason, Verdict, code_name};
 use crate::store;
 use crate::wheel::ProjectName;
@@ -19,6 +20,9 @@ const LONGEST_ECHO: usize = 80;
 
 /// The two methods of every page.
 const READ_ONLY: &str = "GET, HEAD";
+
+/// How to present a token. pip, uv and twine answer to Basic alone.
+const CHALLENGE: &str = "Basic realm=\"jetwheel\", charset=\"UTF-8\"";
 
 /// Why a request is not answered with what it asked for. The message is for the client, the source for the log.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +77,9 @@ pub(super) enum Refusal {
     /// A wheel that does not run on the device.
     #[error("{}", .0.text)]
     NotForDevice(Box<NotForDevice>),
+    /// A caller who may not.
+    #[error("{0}")]
+    Denied(#[from] Denied),
     /// None of the forms that there are.
     #[error(
         "this page comes as text/html, application/vnd.pypi.simple.v1+html or application/vnd.pypi.simple.v1+json"
@@ -159,7 +166,10 @@ impl Refusal {
     pub(super) const fn status(&self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::NotForDevice(_) => StatusCode::FORBIDDEN,
+            Self::NotForDevice(_) | Self::Denied(Denied::Scope { .. } | Denied::Device { .. }) => {
+                StatusCode::FORBIDDEN
+            }
+            Self::Denied(Denied::WhoAreYou(_)) => StatusCode::UNAUTHORIZED,
             Self::NoSuchPage
             | Self::NoSuchDevice { .. }
             | Self::NoSuchSnapshot { .. }
@@ -194,6 +204,12 @@ impl Refusal {
             Self::OutsideFile { size } => reply.set(header::CONTENT_RANGE, &format!("bytes */{size}")),
             Self::NotAcceptable => reply.set(header::VARY, "Accept"),
             Self::NotForDevice(why) => reply.phrase = phrase(&why.phrase),
+            Self::Denied(denied) => {
+                if let Denied::WhoAreYou(_) = denied {
+                    reply.set(header::WWW_AUTHENTICATE, CHALLENGE);
+                }
+                reply.phrase = phrase(&denied.to_string());
+            }
             _ => {}
         }
         if let Self::Store(_) | Self::Io(_) | Self::Busy = self {

@@ -63,26 +63,31 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
     if parts.version == Version::HTTP_11 && parts.headers.get_all(header::HOST).iter().count() != 1 {
         return Err(Refusal::Malformed("a request has one Host field".to_owned()));
     }
-    match path::parse(parts.uri.path()) {
-        Ok(Route::Resolve { device }) => {
-            let body = posted(&parts, body).await?;
-            let in_force = &state.in_force().await?;
-            return resolve::resolve(state, in_force, &device, base_url(&parts)?, body).await;
-        }
-        Ok(Route::Reports { device }) => {
-            let body = posted(&parts, body).await?;
-            let in_force = &state.in_force().await?;
-            return device::report(state, in_force, &device, body).await;
-        }
-        route if parts.method != Method::GET && parts.method != Method::HEAD => {
+    let route = path::parse(parts.uri.path());
+    let is_page = matches!(parts.method, Method::GET | Method::HEAD);
+    let route = match route {
+        Ok(route) if is_page || route.takes_a_body() => route,
+        route => {
             request_body::discard(body).await;
             return Err(route.err().unwrap_or(Refusal::ReadOnly));
         }
-        _ => {}
+    };
+    let caller = state.caller(&parts.headers)?;
+    let in_force = &state.in_force().await?;
+    if let Err(refusal) = state.admit(&caller, &route, in_force) {
+        request_body::discard(body).await;
+        return Err(refusal);
     }
     let headers = &parts.headers;
-    let in_force = &state.in_force().await?;
-    match path::parse(parts.uri.path())? {
+    match route {
+        Route::Resolve { device } => {
+            let body = posted(&parts, body).await?;
+            resolve::resolve(state, in_force, &device, base_url(&parts)?, body).await
+        }
+        Route::Reports { device } => {
+            let body = posted(&parts, body).await?;
+            device::report(state, in_force, &device, body).await
+        }
         Route::Home => Ok(pages::home(in_force, &base(headers))),
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,
@@ -111,7 +116,6 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
         }
         Route::Setup { device } => device::setup(in_force, &device, &base_url(&parts)?),
         Route::Check { device } => device::check(in_force, &device, &base_url(&parts)?),
-        Route::Resolve { .. } | Route::Reports { .. } => Err(Refusal::PostOnly),
     }
 }
 

@@ -13,6 +13,7 @@ use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
 use super::verdicts::Verdicts;
 use super::view::Views;
+use crate::access::Rules;
 use crate::digest::Sha256;
 use crate::policy::DeviceProfile;
 use crate::store::Store;
@@ -29,6 +30,7 @@ const FILES_WEIGHT: usize = 8 << 20;
 pub(super) struct State {
     pub(super) store: Arc<Store>,
     pub(super) policies: PolicySource,
+    pub(super) rules: Rules,
     pub(super) views: Views,
     pub(super) pages: Lru<PageKey, Arc<Page>>,
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
@@ -64,6 +66,7 @@ impl State {
     pub(super) fn new(store: Arc<Store>, policies: PolicySource) -> Self {
         Self {
             policies,
+            rules: Rules::default(),
             views: Views::new(),
             pages: Lru::new(PAGES_WEIGHT),
             files: Lru::new(FILES_WEIGHT),

@@ -17,6 +17,8 @@
 //! incidents.jsonl                  what upstreams and disks did wrong, one JSON object a line
 //! reports.jsonl                    what devices reported, one JSON object a line
 //! upstreams.json                   when each upstream was last reached
+//! tokens.json                      access tokens, by the digests of their secrets
+//! audit.jsonl                      who changed the store, one JSON object a line
 //! ```
 
 use std::io::{Read as _, Seek as _, Write as _};
@@ -78,6 +80,10 @@ impl Layout {
 
     pub(super) fn site(&self) -> PathBuf {
         self.dir.join("site.json")
+    }
+
+    pub(super) fn tokens(&self) -> PathBuf {
+        self.dir.join("tokens.json")
     }
 
     pub(super) fn channels(&self) -> PathBuf {
@@ -211,7 +217,7 @@ impl Layout {
 }
 
 /// Verbs that open the store, for the note in the lock file.
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 15] = [
     "add",
     "sync",
     "serve",
@@ -225,6 +231,8 @@ const VERBS: [&str; 13] = [
     "import",
     "inventory",
     "gc",
+    "token",
+    "audit",
 ];
 
 /// Writes a file so that it is there whole, or not at all, whenever the power goes.

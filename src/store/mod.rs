@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Sha256;
 use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
 
+mod audit;
 mod catalogue;
 mod error;
 mod gc;
@@ -29,10 +30,12 @@ mod revision;
 mod sidecar;
 mod site;
 mod snapshot;
+mod tokens;
 mod upstreams;
 mod verify;
 mod write;
 
+pub use audit::AuditEntry;
 pub use error::Error;
 pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
@@ -123,6 +126,8 @@ pub struct Store {
     keep_snapshots: AtomicUsize,
     /// Whoever reads or writes the log of incidents takes turns by this.
     incidents: Mutex<()>,
+    /// The access tokens.
+    tokens: tokens::TokenShelf,
     /// Dropped last: whoever comes next finds all written.
     _lock: fs::File,
 }
@@ -145,6 +150,7 @@ impl Store {
             intake: RwLock::new(()),
             keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
             incidents: Mutex::new(()),
+            tokens: tokens::TokenShelf::default(),
             layout,
             _lock: lock,
         };
@@ -394,6 +400,9 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        if let Err(error) = self.write_uses() {
+            tracing::warn!("the last uses of tokens could not be noted: {error}");
+        }
         let place = self.catalogue.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(catalogue) = place.take() else { return };
         let sum = catalogue.sum();

@@ -23,6 +23,14 @@ struct Site {
     imported: BTreeMap<String, SnapshotId>,
 }
 
+/// So many bytes of chance.
+pub(super) fn chance<const LENGTH: usize>() -> Result<[u8; LENGTH], Error> {
+    let mut chance = [0; LENGTH];
+    let read = fs::File::open(RANDOM).and_then(|mut random| random.read_exact(&mut chance));
+    read.map_err(Error::io(RANDOM.as_ref()))?;
+    Ok(chance)
+}
+
 impl Store {
     /// The id of this store, by which others tell its bundles from those of other sites. It is made at the first call.
     pub fn site(&self) -> Result<String, Error> {
@@ -50,10 +58,7 @@ impl Store {
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map_err(|error| Error::Damaged { path, found: error.to_string() }),
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                let mut chance = [0; ID_LENGTH];
-                let read = fs::File::open(RANDOM).and_then(|mut random| random.read_exact(&mut chance));
-                read.map_err(Error::io(RANDOM.as_ref()))?;
-                let id = format!("{:032x}", u128::from_be_bytes(chance));
+                let id = format!("{:032x}", u128::from_be_bytes(chance::<ID_LENGTH>()?));
                 let site = Site { id, imported: BTreeMap::new() };
                 self.write_site(&site)?;
                 Ok(site)

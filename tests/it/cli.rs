@@ -9,9 +9,10 @@ use crate::support::mirror::Mirror;
 use crate::support::{jetwheel, make_wheels};
 
 /// Every verb, with nothing that only some of them take.
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 14] = [
     "add",
     "advisories",
+    "audit",
     "detect",
     "devices",
     "explain",
@@ -21,6 +22,7 @@ const VERBS: [&str; 12] = [
     "resolve",
     "serve",
     "sync",
+    "token",
     "verify",
 ];
 const WHEEL: &str = "demo-1.0-cp310-cp310-linux_aarch64.whl";

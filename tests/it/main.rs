@@ -7,6 +7,7 @@
 
 mod support;
 
+mod access;
 mod bundle;
 mod cli;
 mod detect;
