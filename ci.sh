@@ -28,6 +28,7 @@ system() {
         missing+=(python3 python3-venv)
     command -v readelf >/dev/null || missing+=(binutils) # the judge of ELF facts
     command -v curl >/dev/null || missing+=(curl)        # the plainest client
+    command -v openssl >/dev/null || missing+=(openssl)  # makes the certificates of the tests
     command -v minisign >/dev/null || missing+=(minisign) # the judge of signatures
     command -v shellcheck >/dev/null || missing+=(shellcheck) # the judge of setup.sh, which runs under
     command -v dash >/dev/null || missing+=(dash)             # the system's shell on a Jetson
@@ -63,6 +64,7 @@ clients() {
     tool uv uv
     tool pip-newest -U pip
     tool devpi devpi-server
+    tool twine twine
     local python
     python=$(old_python)
     tool pip-20.0.2 pip==20.0.2 # JetPack 5 ships it

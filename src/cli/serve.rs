@@ -1,13 +1,15 @@
 //! `jetwheel serve`.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Answer, Context, Usage, forward, load_policy};
-use crate::server::{Limits, PolicySource, Server};
+use super::{Answer, Context, Usage, forward, load_policy, snapshot};
+use crate::server::{AfterChange, Limits, PolicySource, Server};
+use crate::store::Store;
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
@@ -43,7 +45,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     let policies = match context.policies() {
         None => PolicySource::fixed(context.policy()?),
         Some(dir) => {
-            let load = |dir: &std::path::Path| load_policy(dir).map_err(|error| format!("{error:#}"));
+            let load = |dir: &Path| load_policy(dir).map_err(|error| format!("{error:#}"));
             PolicySource::folder(dir.to_owned(), Box::new(load)).map_err(Usage)?
         }
     };
@@ -65,6 +67,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
         let server = server.with_rules(context.config.access.rules());
+        let server = server.with_after_change(after_change(&store_for_commands, context.policies()));
         let server = match &context.config.channel {
             Some(channel) => server.with_channel(channel.clone()),
             None => server,
@@ -88,6 +91,15 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     // What still blocks a thread has had the time that requests in flight have; dropping the runtime would wait for ever.
     runtime.shutdown_timeout(LAST_WAIT);
     served
+}
+
+/// Makes a snapshot after an upload, as the commands do after a change.
+fn after_change(store: &Arc<Store>, policies: Option<&Path>) -> AfterChange {
+    let (store, policies) = (Arc::clone(store), policies.map(Path::to_owned));
+    Box::new(move |reason| {
+        let policy = snapshot::policy_files_of(policies.as_deref()).map_err(|error| format!("{error:#}"))?;
+        snapshot::freeze(&store, reason, policy).map_err(|error| error.to_string())
+    })
 }
 
 /// Reads `ADDR:PORT`, where the address may be a name.

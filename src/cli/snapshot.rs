@@ -168,21 +168,37 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
 /// Freezes what is held after a change, where that says something new. `candidate` follows.
 pub(super) fn after_change(context: &mut Context, reason: &str) -> anyhow::Result<Option<SnapshotId>> {
     let store = context.store()?;
-    let new =
-        NewSnapshot { reason: reason.to_owned(), policy: policy_files(context)?, ..NewSnapshot::default() };
-    let made = store.take_snapshot(&new)?;
+    let made = freeze(&store, reason, policy_files(context)?)?;
     if let Some(id) = &made {
-        store.promote("candidate", id)?;
-        store.prune_snapshots()?;
         context.audit(reason, serde_json::json!({ "snapshot": id }))?;
         context.console.say(format_args!("snapshot {id}"))?;
     }
     Ok(made)
 }
 
+/// Freezes what is held, where that says something new, and points `candidate` to it.
+pub(super) fn freeze(
+    store: &Store,
+    reason: &str,
+    policy: Vec<PolicyFile>,
+) -> Result<Option<SnapshotId>, store::Error> {
+    let new = NewSnapshot { reason: reason.to_owned(), policy, ..NewSnapshot::default() };
+    let made = store.take_snapshot(&new)?;
+    if let Some(id) = &made {
+        store.promote("candidate", id)?;
+        store.prune_snapshots()?;
+    }
+    Ok(made)
+}
+
 /// The files of the site's policy.
 pub(super) fn policy_files(context: &Context) -> anyhow::Result<Vec<PolicyFile>> {
-    let files = match context.policies() {
+    policy_files_of(context.policies())
+}
+
+/// The files of a policy folder.
+pub(super) fn policy_files_of(policies: Option<&std::path::Path>) -> anyhow::Result<Vec<PolicyFile>> {
+    let files = match policies {
         Some(dir) => super::read_policy(dir)?,
         None => Vec::new(),
     };

@@ -13,6 +13,14 @@ use crate::access::{BadToken, NewToken, Scope, Token};
 
 /// Arguments of `jetwheel token`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Whatever changes the mirror over HTTP needs a token; reading needs one where the configuration's [access] says so. A running
+server takes up a new token, and lets a revoked one go, at once.
+
+Examples:
+  jetwheel token create ci --scope upload --expires 90d
+  jetwheel token list
+  jetwheel token revoke ci")]
 pub struct Arguments {
     #[command(subcommand)]
     command: TokenCommand,

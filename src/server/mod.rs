@@ -41,11 +41,13 @@ mod resolve;
 mod router;
 mod simple;
 pub(crate) mod state;
+mod upload;
 pub(crate) mod verdicts;
 mod view;
 mod watched;
 
 pub use in_force::{Load, PolicySource};
+pub use upload::AfterChange;
 
 /// What bounds the clients.
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +128,20 @@ impl Server {
         self
     }
 
+    /// Sets what is done after an upload.
+    #[must_use]
+    pub fn with_after_change(mut self, after: AfterChange) -> Self {
+        self.settings(|state| state.uploads.after_change = Some(after));
+        self
+    }
+
+    /// Sets the most bytes of an upload.
+    #[must_use]
+    pub fn with_largest_upload(mut self, bytes: u64) -> Self {
+        self.settings(|state| state.uploads.largest = bytes);
+        self
+    }
+
     /// Changes what requests share, of which there are none yet.
     fn settings(&mut self, change: impl FnOnce(&mut state::State)) {
         if let Some(state) = Arc::get_mut(&mut self.state) {
@@ -160,13 +176,13 @@ impl Server {
                 let (head, builder) = if crowded { hurried.clone() } else { patient.clone() };
                 let (state, watcher) = (Arc::clone(&state), graceful.watcher());
                 tokio::spawn(async move {
-                    let outbox = outbox::Outbox::default();
-                    let io = watch(stream, outbox.clone(), head, limits.stall);
+                    let (outbox, hold) = (outbox::Outbox::default(), watched::Hold::default());
+                    let io = watch(stream, outbox.clone(), hold.clone(), head, limits.stall);
                     let service = service_fn(move |request| {
-                        let (state, outbox) = (Arc::clone(&state), outbox.clone());
+                        let (state, outbox, hold) = (Arc::clone(&state), outbox.clone(), hold.clone());
                         async move {
                             Ok::<_, std::convert::Infallible>(
-                                router::respond(state, request, from, &outbox).await,
+                                router::respond(state, request, from, &outbox, &hold).await,
                             )
                         }
                     });
@@ -211,10 +227,11 @@ fn builder(head: Duration) -> auto::Builder<TokioExecutor> {
 fn watch(
     stream: TcpStream,
     outbox: outbox::Outbox,
+    hold: watched::Hold,
     first: Duration,
     stall: Duration,
 ) -> TokioIo<watched::Watched> {
     // Answers are written whole; waiting for more to send would only delay them.
     let _only_slower_without = stream.set_nodelay(true);
-    TokioIo::new(watched::Watched::new(stream, outbox, first, stall))
+    TokioIo::new(watched::Watched::new(stream, outbox, hold, first, stall))
 }

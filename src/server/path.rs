@@ -36,6 +36,8 @@ pub(super) enum Route {
     Check { device: String },
     /// `/{device}/reports`
     Reports { device: String },
+    /// `/legacy/`
+    Upload,
     /// A spelling of another path, as a relative reference without a query.
     Moved(String),
 }
@@ -43,7 +45,7 @@ pub(super) enum Route {
 impl Route {
     /// Whether it is for POST.
     pub(super) const fn takes_a_body(&self) -> bool {
-        matches!(self, Self::Resolve { .. } | Self::Reports { .. })
+        matches!(self, Self::Resolve { .. } | Self::Reports { .. } | Self::Upload)
     }
 }
 
@@ -62,6 +64,7 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
         [""] => Ok(Route::Home),
         ["healthz"] => Ok(Route::Health),
         ["readyz"] => Ok(Route::Ready),
+        ["legacy", ""] | ["legacy"] => Ok(Route::Upload),
         ["", ..] => Err(Refusal::NoSuchPage),
         [_, "simple"] => Ok(Route::Moved("simple/".to_owned())),
         [device, "simple", ""] => Ok(Route::Projects { device: device.to_owned() }),

@@ -86,11 +86,31 @@ pub(super) enum Refusal {
     )]
     NotAcceptable,
     /// Another method than GET and HEAD.
-    #[error("this page is read-only; uploads go to POST /legacy/ at the root of the mirror")]
-    ReadOnly,
+    #[error("this page is read-only; uploads go to {}", .uploads.as_deref().unwrap_or("/legacy/ at the root of the mirror"))]
+    ReadOnly {
+        /// Where uploads go, as far as the request tells how it came.
+        uploads: Option<String>,
+    },
     /// Another method than POST.
     #[error("this page answers POST alone, with a body such as {{\"requirements\": [\"torch>=2.4\"]}}")]
     PostOnly,
+    /// Another method than POST, where uploads go.
+    #[error("uploads come here by POST, as twine upload and uv publish send them")]
+    UploadsOnly,
+    /// An upload that is not taken.
+    #[error("{why}")]
+    NotTaken {
+        /// How that is said in a status.
+        status: StatusCode,
+        /// Why.
+        why: String,
+    },
+    /// An upload above the limit.
+    #[error("the upload is larger than {limit} bytes, the most that this mirror takes")]
+    UploadTooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// A body of another type.
     #[error("the body has to be application/json, and is {0:?}")]
     NotJson(String),
@@ -178,12 +198,14 @@ impl Refusal {
             | Self::NoSuchProject { .. }
             | Self::NoSuchFile
             | Self::NotHeld { .. } => StatusCode::NOT_FOUND,
-            Self::ReadOnly | Self::PostOnly => StatusCode::METHOD_NOT_ALLOWED,
+            Self::ReadOnly { .. } | Self::PostOnly | Self::UploadsOnly => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotJson(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::NotTaken { status, .. } => *status,
+            Self::TooLarge { .. } | Self::UploadTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::OutsideFile { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::Store(store::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             Self::Store(_) | Self::Io(_) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Defect(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -198,8 +220,16 @@ impl Refusal {
         let mut reply = Reply::text(self.status(), Bytes::from(text));
         reply.set(header::CACHE_CONTROL, "no-store");
         match &self {
-            Self::ReadOnly => reply.set(header::ALLOW, READ_ONLY),
-            Self::PostOnly => reply.set(header::ALLOW, "POST"),
+            Self::ReadOnly { .. } => {
+                reply.set(header::ALLOW, READ_ONLY);
+                reply.phrase = phrase(&self.to_string());
+            }
+            Self::PostOnly | Self::UploadsOnly => reply.set(header::ALLOW, "POST"),
+            Self::NotTaken { why, .. } => reply.phrase = phrase(why),
+            Self::UploadTooLarge { .. } => {
+                reply.set(header::CONNECTION, "close");
+                reply.phrase = phrase(&self.to_string());
+            }
             Self::SlowBody { .. } | Self::TooLarge { .. } => reply.set(header::CONNECTION, "close"),
             Self::OutsideFile { size } => reply.set(header::CONTENT_RANGE, &format!("bytes */{size}")),
             Self::NotAcceptable => reply.set(header::VARY, "Accept"),

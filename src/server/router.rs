@@ -17,7 +17,10 @@ use super::path::{self, Route};
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::State;
-use super::{accept, device, explain, files, forwarded, health, pages, request_body, resolve, simple};
+use super::watched::Hold;
+use super::{
+    accept, device, explain, files, forwarded, health, pages, request_body, resolve, simple, upload,
+};
 
 /// Answers one request, whatever happens.
 pub(super) async fn respond(
@@ -25,11 +28,12 @@ pub(super) async fn respond(
     request: Request<Incoming>,
     from: SocketAddr,
     outbox: &Outbox,
+    hold: &Hold,
 ) -> Response<Logged> {
     let version = request.version();
     let line = Line::begin(request.method().clone(), request.uri().path(), from);
     let head = request.method() == Method::HEAD;
-    let reply = match AssertUnwindSafe(route(&state, request)).catch_unwind().await {
+    let reply = match AssertUnwindSafe(route(&state, request, hold)).catch_unwind().await {
         Ok(Ok(reply)) => reply,
         Ok(Err(refusal)) => {
             refusal.log();
@@ -57,7 +61,7 @@ pub(super) async fn respond(
     response
 }
 
-async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, Refusal> {
+async fn route(state: &Arc<State>, request: Request<Incoming>, hold: &Hold) -> Result<Reply, Refusal> {
     let (parts, body) = request.into_parts();
     // RFC 9112, section 3.2: two hosts mean that someone on the way reads another request than we do.
     if parts.version == Version::HTTP_11 && parts.headers.get_all(header::HOST).iter().count() != 1 {
@@ -69,13 +73,20 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
         Ok(route) if is_page || route.takes_a_body() => route,
         route => {
             request_body::discard(body).await;
-            return Err(route.err().unwrap_or(Refusal::ReadOnly));
+            let uploads = base_url(&parts).map(|base| format!("{base}/legacy/")).ok();
+            return Err(route.err().unwrap_or(Refusal::ReadOnly { uploads }));
         }
     };
     let caller = state.caller(&parts.headers)?;
     let in_force = &state.in_force().await?;
+    if route == Route::Upload && parts.method != Method::POST {
+        return Err(Refusal::UploadsOnly);
+    }
     if let Err(refusal) = state.admit(&caller, &route, in_force) {
-        request_body::discard(body).await;
+        match route {
+            Route::Upload => request_body::discard_upload(body).await,
+            _ => request_body::discard(body).await,
+        }
         return Err(refusal);
     }
     let headers = &parts.headers;
@@ -84,6 +95,7 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
             let body = posted(&parts, body).await?;
             resolve::resolve(state, in_force, &device, base_url(&parts)?, body).await
         }
+        Route::Upload => upload::upload(state, &caller, headers, body, hold).await,
         Route::Reports { device } => {
             let body = posted(&parts, body).await?;
             device::report(state, in_force, &device, body).await

@@ -11,6 +11,7 @@ use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
 use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
+use super::upload::Uploads;
 use super::verdicts::Verdicts;
 use super::view::Views;
 use crate::access::Rules;
@@ -36,6 +37,7 @@ pub(super) struct State {
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
     pub(super) verdicts: Verdicts,
     pub(super) resolving: Resolving,
+    pub(super) uploads: Uploads,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
     turns: [Mutex<()>; TURNS],
 }
@@ -72,6 +74,7 @@ impl State {
             files: Lru::new(FILES_WEIGHT),
             verdicts: Verdicts::new(Arc::clone(&store)),
             resolving: Resolving::default(),
+            uploads: Uploads::default(),
             names: Mutex::new(None),
             store,
             turns: [const { Mutex::new(()) }; TURNS],

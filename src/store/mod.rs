@@ -20,6 +20,7 @@ mod catalogue;
 mod error;
 mod gc;
 mod incident;
+mod intake;
 mod layout;
 mod lines;
 mod listing;
@@ -39,6 +40,7 @@ pub use audit::AuditEntry;
 pub use error::Error;
 pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
+pub use intake::Offered;
 pub use listing::Listed;
 pub use report::{Check, DeviceReport, Gpu, InstalledWheel, ReportBody};
 pub use snapshot::{
@@ -106,6 +108,9 @@ pub struct Recovery {
     pub unreadable: Vec<Sha256>,
 }
 
+/// The upstream of files that people put in: by `add`, or by an upload.
+pub const LOCAL: &str = "local";
+
 /// How many snapshots are kept unless the configuration says otherwise.
 const KEEP_SNAPSHOTS: usize = 50;
 
@@ -126,6 +131,8 @@ pub struct Store {
     keep_snapshots: AtomicUsize,
     /// Whoever reads or writes the log of incidents takes turns by this.
     incidents: Mutex<()>,
+    /// Held by whoever takes in a wheel whose name has to be new.
+    naming: Mutex<()>,
     /// The access tokens.
     tokens: tokens::TokenShelf,
     /// Dropped last: whoever comes next finds all written.
@@ -150,6 +157,7 @@ impl Store {
             intake: RwLock::new(()),
             keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
             incidents: Mutex::new(()),
+            naming: Mutex::new(()),
             tokens: tokens::TokenShelf::default(),
             layout,
             _lock: lock,

@@ -27,4 +27,5 @@ mod store;
 mod sync;
 mod sync_resolve;
 mod tidy;
+mod upload;
 mod wheel;

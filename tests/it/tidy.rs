@@ -50,8 +50,11 @@ const EFFECTS: [&str; 13] = [
 ];
 
 /// Crates that stay in some modules, so that each can be replaced there.
-const HOMES: [(&str, &[&str]); 9] = [
+const HOMES: [(&str, &[&str]); 12] = [
+    ("blake2", &["server"]),
+    ("md5", &["server"]),
     ("minisign", &["bundle"]),
+    ("multer", &["server"]),
     ("tar", &["bundle"]),
     ("anyhow", &["cli", "main"]),
     ("clap", &["cli", "main"]),
