@@ -49,8 +49,7 @@ pub fn export(
     drop(text);
     for wheel in &manifest.wheels {
         progress(&wheel.file);
-        let blob = store.blob(&wheel.sha256);
-        let file = fs::File::open(&blob).map_err(Error::io(&blob))?;
+        let file = store.open_blob(&wheel.sha256)?;
         // A file that grew or shrank would spoil the archive; its digest tells all the same.
         let mut reader = HashingReader::new(file.take(wheel.size));
         append(&mut archive, &wheel.path(), wheel.size, &mut reader).map_err(wrong)?;

@@ -14,6 +14,8 @@ use crate::upstream::{Login, Options};
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
+    /// Data folder, where neither the command line nor `JETWHEEL_DATA` names one.
+    pub data: Option<PathBuf>,
     /// Folder with the site's own policy.
     pub policies: Option<PathBuf>,
     /// Folder with the site's own upstreams, read over the built-in ones.
@@ -51,6 +53,25 @@ impl Access {
     pub fn rules(&self) -> Rules {
         Rules { read: self.read, devices: self.devices.clone() }
     }
+}
+
+/// The name of the configuration file below `$XDG_CONFIG_HOME` (XDG Base Directory Specification 0.8) and `/etc`.
+const FILE: &str = "jetwheel/jetwheel.toml";
+
+/// The configuration file that is read where none is named: the user's, or else the machine's; none where neither is there.
+pub(super) fn default_file() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".config"));
+    // The specification has relative paths ignored.
+    let user =
+        std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute()).or(home);
+    let machine = PathBuf::from("/etc");
+    let file = user.into_iter().chain([machine]).map(|dir| dir.join(FILE)).find(|file| file.is_file())?;
+    // The machine's may hold secrets and be for the service's user alone; others can still inspect a file.
+    if let Err(error) = fs_err::File::open(&file) {
+        tracing::warn!(%error, "the configuration is not read; built-in values are used");
+        return None;
+    }
+    Some(file)
 }
 
 /// How upstreams are asked; what is absent is as built in.
@@ -92,9 +113,15 @@ impl Config {
             Usage(format!("{}{}: {}", file.display(), line.unwrap_or_default(), error.message()))
         })?;
         let folder = file.parent().unwrap_or(Path::new(""));
-        for path in [&mut config.policies, &mut config.index, &mut config.ca, &mut config.public_key]
-            .into_iter()
-            .flatten()
+        for path in [
+            &mut config.data,
+            &mut config.policies,
+            &mut config.index,
+            &mut config.ca,
+            &mut config.public_key,
+        ]
+        .into_iter()
+        .flatten()
         {
             *path = folder.join(&*path);
         }

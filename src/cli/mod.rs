@@ -14,6 +14,7 @@ use crate::store::{self, Store};
 mod add;
 mod advisories;
 mod audit;
+mod completions;
 mod config;
 mod console;
 mod detect;
@@ -25,6 +26,7 @@ mod gc;
 mod import;
 mod inspect;
 mod inventory;
+mod man;
 mod quickstart;
 mod rebuild;
 mod resolve;
@@ -62,17 +64,11 @@ Exit code: 0 yes or done; 1 the answer is no; 2 wrong usage or configuration; 3 
 RUST_LOG chooses what is logged to standard error, such as warn or jetwheel=debug; without it: warn,jetwheel=info."
 )]
 pub struct Cli {
-    /// Data folder
-    #[arg(
-        long,
-        global = true,
-        env = "JETWHEEL_DATA",
-        default_value = DEFAULT_DATA,
-        value_name = "DIR",
-        help_heading = GLOBAL
-    )]
-    pub data: PathBuf,
-    /// Configuration file
+    /// Data folder [default: ./jetwheel-data, unless the configuration names one]
+    #[arg(long, global = true, env = "JETWHEEL_DATA", value_name = "DIR", help_heading = GLOBAL)]
+    pub data: Option<PathBuf>,
+    /// Configuration file [default: the first of `$XDG_CONFIG_HOME/jetwheel/jetwheel.toml` and
+    /// `/etc/jetwheel/jetwheel.toml` that is there]
     #[arg(long, global = true, env = "JETWHEEL_CONFIG", value_name = "FILE", help_heading = GLOBAL)]
     pub config: Option<PathBuf>,
     /// Folder with the site's own policy, read over the built-in tables
@@ -143,6 +139,10 @@ pub enum Command {
     Token(token::Arguments),
     /// Show who changed the store, when, and how
     Audit(audit::Arguments),
+    /// Print a shell's completions of this command
+    Completions(completions::Arguments),
+    /// Write the manual pages
+    Man(man::Arguments),
 }
 
 /// What a command answers; the exit code follows from it.
@@ -171,6 +171,13 @@ enum PoliciesFrom {
     Bundles,
     /// There is none.
     Nowhere,
+}
+
+/// Where a folder is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    OnCommandLine,
+    InConfiguration,
 }
 
 /// What every command has at hand.
@@ -203,14 +210,13 @@ impl Context {
         console: Console,
         store: Option<Arc<Store>>,
     ) -> Result<Self, (anyhow::Error, Console)> {
-        let config = match &cli.config {
-            Some(file) => match Config::read(&cwd.join(file)) {
-                Ok(config) => config,
-                Err(error) => return Err((error, console)),
-            },
-            None => Config::default(),
+        let file = cli.config.as_ref().map(|file| cwd.join(file)).or_else(config::default_file);
+        let config = match file.as_deref().map(Config::read).transpose() {
+            Ok(config) => config.unwrap_or_default(),
+            Err(error) => return Err((error, console)),
         };
-        let data = cwd.join(&cli.data);
+        let named = cli.data.as_ref().or(config.data.as_ref());
+        let data = cwd.join(named.map_or(Path::new(DEFAULT_DATA), PathBuf::as_path));
         let own = cli.policies.clone().or_else(|| config.policies.clone()).map(|dir| cwd.join(dir));
         let of_bundles = Some(data.join(BUNDLE_POLICIES)).filter(|dir| dir.is_dir());
         let (policies, policies_from) = match (own, of_bundles) {
@@ -251,6 +257,23 @@ impl Context {
     /// The site's policy folder, where there is one.
     pub fn policies(&self) -> Option<&Path> {
         self.policies.as_deref()
+    }
+
+    /// The policy folder that the command line or the configuration names, and which of them does.
+    fn site_policies(&self) -> Option<(PathBuf, Named)> {
+        let dir = self.policies.clone().filter(|_| self.policies_from == PoliciesFrom::Site)?;
+        let of_configuration = self.config.policies.as_ref().map(|folder| self.cwd.join(folder));
+        let named = if of_configuration.as_ref() == Some(&dir) {
+            Named::InConfiguration
+        } else {
+            Named::OnCommandLine
+        };
+        Some((dir, named))
+    }
+
+    /// Where an import puts the policy of a bundle.
+    fn bundle_policies(&self) -> PathBuf {
+        self.data.join(BUNDLE_POLICIES)
     }
 
     /// A path of the command line, made absolute.
@@ -317,12 +340,14 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),
         Command::Token(arguments) => token::run(&arguments, context),
         Command::Audit(arguments) => audit::run(&arguments, context),
+        Command::Completions(arguments) => completions::run(&arguments, context),
+        Command::Man(arguments) => man::run(&arguments, context),
     }
 }
 
 /// Runs a command line, here or inside the server that has the store open, and yields the exit code.
 pub fn start(arguments: &[OsString], cli: Cli, cwd: PathBuf, console: Console) -> u8 {
-    let (data, serves) = (cwd.join(&cli.data), matches!(cli.command, Command::Serve(_)));
+    let serves = matches!(cli.command, Command::Serve(_));
     let mut context = match Context::new(&cli, cwd.clone(), console, None) {
         Ok(context) => context,
         Err((error, mut console)) => {
@@ -337,7 +362,7 @@ pub fn start(arguments: &[OsString], cli: Cli, cwd: PathBuf, console: Console) -
     });
     if in_use
         && !serves
-        && let Some(code) = forward::forward(&data, arguments, cwd, &mut context.console)
+        && let Some(code) = forward::forward(&context.data, arguments, cwd, &mut context.console)
     {
         return code;
     }

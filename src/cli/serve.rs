@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Answer, Context, Usage, forward, load_policy, snapshot};
+use super::{Answer, Context, Named, Usage, forward, load_policy, snapshot};
 use crate::server::{AfterChange, Limits, PolicySource, Server};
 use crate::store::Store;
 
@@ -42,12 +43,12 @@ pub struct Arguments {
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let text = arguments.listen.as_ref().or(context.config.listen.as_ref());
     let listen = address(text.map_or(DEFAULT_LISTEN, String::as_str))?;
-    let policies = match context.policies() {
-        None => PolicySource::fixed(context.policy()?),
-        Some(dir) => {
-            let load = |dir: &Path| load_policy(dir).map_err(|error| format!("{error:#}"));
-            PolicySource::folder(dir.to_owned(), Box::new(load)).map_err(Usage)?
-        }
+    let load = Box::new(|dir: &Path| load_policy(dir).map_err(|error| format!("{error:#}")));
+    let policies = match context.site_policies() {
+        // A folder that the command line names is there, or its name is wrong; one of the configuration may be mounted later.
+        Some((dir, Named::InConfiguration)) if !dir.exists() => PolicySource::awaited_folder(dir, load),
+        Some((dir, _)) => PolicySource::folder(dir, load).map_err(Usage)?,
+        None => PolicySource::optional_folder(context.bundle_policies(), load).map_err(Usage)?,
     };
     let store = context.store()?;
     let store_for_commands = Arc::clone(&store);
@@ -67,7 +68,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
         let server = server.with_rules(context.config.access.rules());
-        let server = server.with_after_change(after_change(&store_for_commands, context.policies()));
+        let server = server.with_after_change(after_change(&store_for_commands, context));
         let server = match &context.config.channel {
             Some(channel) => server.with_channel(channel.clone()),
             None => server,
@@ -78,12 +79,14 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         }
         context.console.say(format_args!("listening on http://{}/", server.address()?))?;
         context.console.flush()?;
+        announce(NotifyState::Ready);
         server
             .run(async {
                 tokio::select! {
                     _ = terminate.recv() => {}
                     _ = interrupt.recv() => {}
                 }
+                announce(NotifyState::Stopping);
             })
             .await;
         Ok(Answer::Yes)
@@ -94,12 +97,22 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
 }
 
 /// Makes a snapshot after an upload, as the commands do after a change.
-fn after_change(store: &Arc<Store>, policies: Option<&Path>) -> AfterChange {
-    let (store, policies) = (Arc::clone(store), policies.map(Path::to_owned));
+fn after_change(store: &Arc<Store>, context: &Context) -> AfterChange {
+    let store = Arc::clone(store);
+    let (site, of_bundles) = (context.site_policies().map(|(dir, _)| dir), context.bundle_policies());
     Box::new(move |reason| {
+        // That of bundles may come while the server runs.
+        let policies = site.clone().or_else(|| Some(of_bundles.clone()).filter(|dir| dir.is_dir()));
         let policy = snapshot::policy_files_of(policies.as_deref()).map_err(|error| format!("{error:#}"))?;
         snapshot::freeze(&store, reason, policy).map_err(|error| error.to_string())
     })
+}
+
+/// Tells systemd, where it started this process, how far the server is.
+fn announce(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "systemd could not be told");
+    }
 }
 
 /// Reads `ADDR:PORT`, where the address may be a name.

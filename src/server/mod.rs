@@ -43,7 +43,7 @@ mod simple;
 pub(crate) mod state;
 mod upload;
 pub(crate) mod verdicts;
-mod view;
+pub(crate) mod view;
 mod watched;
 
 pub use in_force::{Load, PolicySource};

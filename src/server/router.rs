@@ -93,12 +93,14 @@ async fn route(state: &Arc<State>, request: Request<Incoming>, hold: &Hold) -> R
     match route {
         Route::Resolve { device } => {
             let body = posted(&parts, body).await?;
-            resolve::resolve(state, in_force, &device, base_url(&parts)?, body).await
+            let view = state.view(&device).await?;
+            resolve::resolve(state, in_force, view, &base_url(&parts)?, body).await
         }
         Route::Upload => upload::upload(state, &caller, headers, body, hold).await,
         Route::Reports { device } => {
             let body = posted(&parts, body).await?;
-            device::report(state, in_force, &device, body).await
+            let view = state.view(&device).await?;
+            device::report(state, in_force, &view.device, body).await
         }
         Route::Home => Ok(pages::home(in_force, &base(headers))),
         Route::Health => Ok(health::alive()),
@@ -126,8 +128,8 @@ async fn route(state: &Arc<State>, request: Request<Incoming>, hold: &Hold) -> R
             let view = &state.view(&device).await?;
             explain::project(state, in_force, view, project).await
         }
-        Route::Setup { device } => device::setup(in_force, &device, &base_url(&parts)?),
-        Route::Check { device } => device::check(in_force, &device, &base_url(&parts)?),
+        Route::Setup { device } => device::setup(in_force, &state.view(&device).await?, &base_url(&parts)?),
+        Route::Check { device } => device::check(in_force, &state.view(&device).await?, &base_url(&parts)?),
     }
 }
 

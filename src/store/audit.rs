@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lines::Lines;
-use super::{Error, Store, locked};
+use super::notes::Log;
+use super::{Error, Store};
 
 /// One change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,17 +29,13 @@ impl AuditEntry {
 impl Store {
     /// Notes a change: durable when this returns.
     pub fn put_audit(&self, entry: &AuditEntry) -> Result<(), Error> {
-        let _turn = locked(&self.incidents);
-        self.audit_lines().append(entry)
+        let turn = self.notes.turn()?;
+        turn.append(Log::Audit, entry)?;
+        turn.finish()
     }
 
     /// The changes of the newest log, oldest first.
     pub fn audit(&self) -> Result<Vec<AuditEntry>, Error> {
-        let _turn = locked(&self.incidents);
-        self.audit_lines().read()
-    }
-
-    fn audit_lines(&self) -> Lines {
-        Lines::keeping_all(self.layout.dir.join("audit.jsonl"))
+        self.notes.turn()?.lines(Log::Audit)
     }
 }

@@ -4,17 +4,14 @@
 //! written, whatever names it. Sidecar files always stay: what was learned of a refused file is not learned twice. The
 //! digests that snapshots list are in memory, 32 bytes each; nothing else grows with the store.
 
-use std::collections::HashSet;
-use std::io::Read as _;
-use std::path::Path;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
 
 use fs_err as fs;
 use serde::Serialize;
 
-use super::layout::sync_folder;
-use super::snapshot::ids;
+use super::blobs::{Found, Part};
 use super::{Error, SnapshotId, Store};
 use crate::digest::Sha256;
 
@@ -52,7 +49,7 @@ impl Store {
         let mut sweep = Sweep { dry_run, ..Sweep::default() };
         let expired = self.expired_snapshots(self.keep_snapshots());
         let mut named = HashSet::new();
-        for id in ids(&self.layout)? {
+        for id in self.notes.snapshot_ids()? {
             if !expired.contains(&id) {
                 self.each_in_snapshot(&id, |file| {
                     named.insert(file.sha256);
@@ -61,82 +58,76 @@ impl Store {
         }
         sweep.snapshots = if dry_run { expired } else { self.prune_snapshots()? };
         let now = SystemTime::now();
-        let blobs = self.layout.blobs();
-        for shard in fs::read_dir(&blobs).map_err(Error::io(&blobs))? {
-            let shard = shard.map_err(Error::io(&blobs))?.path();
-            if shard.is_dir() {
-                self.sweep_shard(&shard, &named, (now, delay), &mut sweep)?;
-            }
+        let mut removed = BTreeMap::new();
+        for part in [Part::Wheel, Part::Metadata] {
+            self.places.blobs.list(part, &mut |sha256, found| {
+                if !named.contains(&sha256)
+                    && self.sweep_one(&sha256, (part, found), (now, delay), &mut sweep)?
+                {
+                    let [shard, ..] = sha256.0;
+                    removed.insert(shard, sha256);
+                }
+                Ok(())
+            })?;
+        }
+        for sha256 in removed.values() {
+            self.places.blobs.settle(sha256)?;
         }
         self.sweep_imports((now, delay), &mut sweep)?;
         Ok(sweep)
     }
 
-    fn sweep_shard(
+    /// Removes a part of a digest that no snapshot names, if nothing else does; yields whether it did.
+    fn sweep_one(
         &self,
-        shard: &Path,
-        named: &HashSet<Sha256>,
+        sha256: &Sha256,
+        (part, found): (Part, Found),
         age: (SystemTime, Duration),
         sweep: &mut Sweep,
-    ) -> Result<(), Error> {
-        let mut removed = false;
-        for entry in fs::read_dir(shard).map_err(Error::io(shard))? {
-            let path = entry.map_err(Error::io(shard))?.path();
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            let digest = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
-            let Some(sha256) = digest.filter(|_| matches!(extension, Some("whl" | "metadata"))) else {
-                continue;
-            };
-            if named.contains(&sha256) || self.may_be_held(&sha256) {
-                continue;
+    ) -> Result<bool, Error> {
+        if self.may_be_held(sha256) {
+            return Ok(false);
+        }
+        let is_blob = part == Part::Wheel;
+        if !is_older(found.modified, age) {
+            sweep.younger = sweep.younger.saturating_add(u64::from(is_blob));
+            return Ok(false);
+        }
+        if !sweep.dry_run {
+            // Whoever takes the same bytes in now has either written its sidecar, or comes after the removal.
+            let _nobody_takes_in = self.intake.write().unwrap_or_else(PoisonError::into_inner);
+            if self.may_be_held(sha256) {
+                return Ok(false);
             }
-            let Ok(found) = fs::symlink_metadata(&path) else { continue };
-            let is_blob = extension == Some("whl");
-            if !is_older(&found, age) {
-                sweep.younger = sweep.younger.saturating_add(u64::from(is_blob));
-                continue;
-            }
-            if !sweep.dry_run {
-                // Whoever takes the same bytes in now has either written its sidecar, or comes after the removal.
-                let _nobody_takes_in = self.intake.write().unwrap_or_else(PoisonError::into_inner);
-                if self.may_be_held(&sha256) {
-                    continue;
-                }
-                fs::remove_file(&path).map_err(Error::io(&path))?;
-                removed = true;
-            }
-            if is_blob {
-                sweep.blobs = sweep.blobs.saturating_add(1);
-                sweep.bytes = sweep.bytes.saturating_add(found.len());
-                if sweep.files.len() < MOST_NAMED {
-                    sweep.files.push(sha256);
-                }
+            self.places.blobs.remove(sha256, part)?;
+        }
+        if is_blob {
+            sweep.blobs = sweep.blobs.saturating_add(1);
+            sweep.bytes = sweep.bytes.saturating_add(found.stamp.len);
+            if sweep.files.len() < MOST_NAMED {
+                sweep.files.push(*sha256);
             }
         }
-        if removed { sync_folder(shard) } else { Ok(()) }
+        Ok(!sweep.dry_run)
     }
 
     /// Whether the sidecar says that the blob is held; a sidecar that cannot be read might.
     fn may_be_held(&self, sha256: &Sha256) -> bool {
-        let file = match fs::File::open(self.layout.sidecar(sha256)) {
-            Ok(file) => file,
-            Err(error) => return error.kind() != std::io::ErrorKind::NotFound,
-        };
-        let mut start = Vec::new();
-        if file.take(SIDECAR_START).read_to_end(&mut start).is_err() {
-            return true;
+        match self.places.blobs.read_start(sha256, Part::Sidecar, SIDECAR_START) {
+            Ok(None) => false,
+            Ok(Some(start)) => !String::from_utf8_lossy(&start).contains("\",\"held\":false,"),
+            Err(_) => true,
         }
-        !String::from_utf8_lossy(&start).contains("\",\"held\":false,")
     }
 
     /// Folders of imports that were broken off long ago.
     fn sweep_imports(&self, age: (SystemTime, Duration), sweep: &mut Sweep) -> Result<(), Error> {
-        let folder = self.layout.incoming();
+        let folder = self.places.layout.incoming();
         let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
         for entry in entries {
             let path = entry.map_err(Error::io(&folder))?.path();
             let Ok(found) = fs::symlink_metadata(&path) else { continue };
-            if found.is_dir() && is_older(&found, age) {
+            if found.is_dir() && is_older(found.modified().ok(), age) {
                 sweep.imports = sweep.imports.saturating_add(1);
                 if !sweep.dry_run {
                     fs::remove_dir_all(&path).map_err(Error::io(&path))?;
@@ -148,7 +139,7 @@ impl Store {
 }
 
 /// Whether a file was last written before that delay. One from the future was not.
-fn is_older(found: &std::fs::Metadata, (now, delay): (SystemTime, Duration)) -> bool {
-    let age = found.modified().ok().and_then(|modified| now.duration_since(modified).ok());
+fn is_older(modified: Option<SystemTime>, (now, delay): (SystemTime, Duration)) -> bool {
+    let age = modified.and_then(|modified| now.duration_since(modified).ok());
     age.is_some_and(|age| age >= delay)
 }

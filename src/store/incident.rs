@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lines::Lines;
-use super::{Error, Recovery, Store, locked};
+use super::notes::Log;
+use super::{Error, Recovery, Store};
 use crate::wheel::ProjectName;
 
 /// Something that should not have happened, which somebody has to look at.
@@ -63,25 +63,17 @@ impl Store {
     /// Notes an incident: durable when this returns. One that differs from a noted one in its time alone is not
     /// noted again, for every sync pass sees it anew.
     pub fn put_incident(&self, incident: &Incident) -> Result<(), Error> {
-        let _turn = locked(&self.incidents);
+        let turn = self.notes.turn()?;
         let same = |noted: &Incident| Incident { time: incident.time.clone(), ..noted.clone() } == *incident;
-        if incident.kind != IncidentKind::CatalogueRebuilt && self.read_incidents()?.iter().any(same) {
+        if incident.kind != IncidentKind::CatalogueRebuilt && turn.lines(Log::Incidents)?.iter().any(same) {
             return Ok(());
         }
-        self.incident_lines().append(incident)
+        turn.append(Log::Incidents, incident)?;
+        turn.finish()
     }
 
     /// The incidents of the newest log, oldest first. Lines that are none, such as half of one, are passed over.
     pub fn incidents(&self) -> Result<Vec<Incident>, Error> {
-        let _turn = locked(&self.incidents);
-        self.read_incidents()
-    }
-
-    fn read_incidents(&self) -> Result<Vec<Incident>, Error> {
-        self.incident_lines().read()
-    }
-
-    fn incident_lines(&self) -> Lines {
-        Lines::new(self.layout.incidents())
+        self.notes.turn()?.lines(Log::Incidents)
     }
 }

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::{Error, SnapshotId};
+use super::{Error, SnapshotId, sidecar};
 use crate::digest::Sha256;
 
 /// Version of the data folder's layout that this program reads and writes.
@@ -62,6 +62,14 @@ impl Layout {
         self.dir.join("quarantine")
     }
 
+    pub(super) fn upstreams(&self) -> PathBuf {
+        self.dir.join("upstreams.json")
+    }
+
+    pub(super) fn reports(&self) -> PathBuf {
+        self.dir.join("reports.jsonl")
+    }
+
     pub(super) fn incidents(&self) -> PathBuf {
         self.dir.join("incidents.jsonl")
     }
@@ -80,6 +88,10 @@ impl Layout {
 
     pub(super) fn site(&self) -> PathBuf {
         self.dir.join("site.json")
+    }
+
+    pub(super) fn audit(&self) -> PathBuf {
+        self.dir.join("audit.jsonl")
     }
 
     pub(super) fn tokens(&self) -> PathBuf {
@@ -101,18 +113,6 @@ impl Layout {
     pub(super) fn shard(&self, sha256: &Sha256) -> PathBuf {
         let [first, ..] = sha256.0;
         self.blobs().join(format!("{first:02x}"))
-    }
-
-    pub(super) fn blob(&self, sha256: &Sha256) -> PathBuf {
-        self.shard(sha256).join(format!("{sha256}.whl"))
-    }
-
-    pub(super) fn sidecar(&self, sha256: &Sha256) -> PathBuf {
-        self.shard(sha256).join(format!("{sha256}.json"))
-    }
-
-    pub(super) fn metadata(&self, sha256: &Sha256) -> PathBuf {
-        self.shard(sha256).join(format!("{sha256}.metadata"))
     }
 
     /// Makes the folder where it is missing, takes its lock, checks its format and sweeps its spool.
@@ -235,11 +235,36 @@ const VERBS: [&str; 15] = [
     "audit",
 ];
 
+/// Reads a file whole, up to the longest that the store writes.
+pub(super) fn read_bounded(path: &Path) -> Result<Vec<u8>, Error> {
+    let file = fs::File::open(path).map_err(Error::io(path))?;
+    let mut bytes = Vec::new();
+    file.take(sidecar::LONGEST + 1).read_to_end(&mut bytes).map_err(Error::io(path))?;
+    if bytes.len() as u64 > sidecar::LONGEST {
+        let found = format!("is longer than {} bytes", sidecar::LONGEST);
+        return Err(Error::Damaged { path: path.to_owned(), found });
+    }
+    Ok(bytes)
+}
+
 /// Writes a file so that it is there whole, or not at all, whenever the power goes.
 ///
 /// The temporary file lies in `folder`, which must be in the same file system.
 pub(super) fn write_durably(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    write_whole(folder, path, bytes)?;
+    write_durably_as(folder, path, bytes, READABLE)
+}
+
+/// Mode of files that a backup may read.
+pub(super) const READABLE: u32 = 0o644;
+
+/// Mode of files that are for their owner alone.
+pub(super) const PRIVATE: u32 = 0o600;
+
+/// As [`write_durably`], with a mode.
+pub(super) fn write_durably_as(folder: &Path, path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    let mut file = tempfile::Builder::new().prefix("new-").tempfile_in(folder).map_err(Error::io(folder))?;
+    file.write_all(bytes).map_err(Error::io(path))?;
+    persist_as(file, path, mode)?;
     sync_folder(path.parent().unwrap_or(folder))
 }
 
@@ -252,10 +277,14 @@ pub(super) fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> Result<()
 
 /// Makes a temporary file durable under its name; the name is durable only after a [`sync_folder`].
 pub(super) fn persist(file: tempfile::NamedTempFile, path: &Path) -> Result<(), Error> {
-    use std::os::unix::fs::PermissionsExt as _;
     // Temporary files are for their owner alone; what is kept may be read by a backup.
+    persist_as(file, path, READABLE)
+}
+
+fn persist_as(file: tempfile::NamedTempFile, path: &Path, mode: u32) -> Result<(), Error> {
+    use std::os::unix::fs::PermissionsExt as _;
     file.as_file()
-        .set_permissions(std::fs::Permissions::from_mode(0o644))
+        .set_permissions(std::fs::Permissions::from_mode(mode))
         .and_then(|()| file.as_file().sync_all())
         .map_err(Error::io(path))?;
     file.persist(path).map_err(|error| Error::io(path)(error.error))?;

@@ -5,6 +5,7 @@
 //! The order of writes: blob, METADATA member, sidecar, row, each durable before the next is begun. A crash leaves at
 //! worst a blob without a sidecar, or a sidecar ahead of its row; the next open makes up for the latter.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -16,14 +17,15 @@ use crate::digest::Sha256;
 use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
 
 mod audit;
+mod blobs;
 mod catalogue;
 mod error;
 mod gc;
 mod incident;
 mod intake;
 mod layout;
-mod lines;
 mod listing;
+mod notes;
 mod recover;
 mod repair;
 mod report;
@@ -50,9 +52,11 @@ pub use snapshot::{
 pub use upstreams::Reached;
 pub use verify::{Fetch, Finding, FindingKind, Report, SnapshotFinding};
 
+use blobs::{Blobs, Part};
 use catalogue::record::{Counts, Light, counts_key, parse_file_key, pin_key, project_prefix, url_key};
 use catalogue::{Catalogue, Fault};
 use layout::Layout;
+use notes::Notes;
 use revision::Revisions;
 use write::Writer;
 
@@ -68,7 +72,7 @@ pub struct Row {
 }
 
 /// Where a file came from, and what its index said of it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Provenance {
     /// Name of the upstream; `local` for a file that was added by hand.
     pub upstream: String,
@@ -114,10 +118,21 @@ pub const LOCAL: &str = "local";
 /// How many snapshots are kept unless the configuration says otherwise.
 const KEEP_SNAPSHOTS: usize = 50;
 
+/// Where the truth lies.
+#[derive(Debug)]
+struct Places {
+    /// The data folder: the spool, imports, and all that the backends keep in files.
+    layout: Layout,
+    /// Wheels, their METADATA members and their sidecars.
+    blobs: Blobs,
+}
+
 /// The store of one data folder, which no other process can open meanwhile.
 #[derive(Debug)]
 pub struct Store {
-    layout: Layout,
+    places: Places,
+    /// Snapshots, channels, logs.
+    notes: Notes,
     /// None after a failed attempt to open it anew; the next call tries again.
     catalogue: RwLock<Option<Catalogue>>,
     writer: Mutex<Writer>,
@@ -129,8 +144,6 @@ pub struct Store {
     intake: RwLock<()>,
     /// How many snapshots are kept.
     keep_snapshots: AtomicUsize,
-    /// Whoever reads or writes the log of incidents takes turns by this.
-    incidents: Mutex<()>,
     /// Held by whoever takes in a wheel whose name has to be new.
     naming: Mutex<()>,
     /// The access tokens.
@@ -145,9 +158,12 @@ impl Store {
     /// The time that it takes grows with the number of known files, not with their size: about 5 µs for each.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let (layout, lock) = Layout::claim(dir)?;
-        let (catalogue, recovery) = recover::open(&layout)?;
-        let writer = Mutex::new(Writer::new(&layout));
-        let snapshots = Mutex::new(snapshot::Index::read(&layout)?);
+        let blobs = Blobs::Disk(blobs::Disk::new(layout.clone()));
+        let notes = Notes::new(notes::Backend::Disk(notes::Disk::new(layout.clone())));
+        let places = Places { layout, blobs };
+        let (catalogue, recovery) = recover::open(&places)?;
+        let writer = Mutex::new(Writer::new(&places.layout));
+        let snapshots = Mutex::new(snapshot::Index::read(&notes.snapshots_turn()?)?);
         let store = Self {
             catalogue: RwLock::new(Some(catalogue)),
             writer,
@@ -156,10 +172,10 @@ impl Store {
             snapshots,
             intake: RwLock::new(()),
             keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
-            incidents: Mutex::new(()),
             naming: Mutex::new(()),
             tokens: tokens::TokenShelf::default(),
-            layout,
+            places,
+            notes,
             _lock: lock,
         };
         store.note_recovery(recovery);
@@ -168,7 +184,7 @@ impl Store {
 
     /// The data folder.
     pub fn dir(&self) -> &Path {
-        &self.layout.dir
+        &self.places.layout.dir
     }
 
     /// What happened to the catalogue since the store was opened, for health and metrics; none when nothing did.
@@ -178,36 +194,36 @@ impl Store {
 
     /// A temporary file in the store's own file system, for [`Store::put`].
     pub fn spool(&self) -> Result<tempfile::NamedTempFile, Error> {
-        let spool = self.layout.spool();
+        let spool = self.places.layout.spool();
         tempfile::Builder::new().prefix("wheel-").tempfile_in(&spool).map_err(Error::io(&spool))
     }
 
     /// As [`Store::spool`], for a file of that size in bytes: fails before anything is written where it does not fit.
     pub fn spool_for(&self, size: u64) -> Result<tempfile::NamedTempFile, Error> {
-        self.layout.check_space(size)?;
+        self.places.layout.check_space(size)?;
         self.spool()
     }
 
     /// Fails where so many bytes do not fit on the disk, with what has to stay free.
     pub fn check_room(&self, bytes: u64) -> Result<(), Error> {
-        self.layout.check_space(bytes)
+        self.places.layout.check_space(bytes)
     }
 
     /// Makes the catalogue anew from the sidecar files; yields how many files it has.
     ///
     /// The old one is moved aside until the new one is whole, and put back where that fails.
     pub fn rebuild(&self) -> Result<Recovery, Error> {
-        self.layout.check_space(0)?;
-        let (folder, aside) = (self.layout.catalogue(), self.layout.dir.join("catalogue.old"));
+        self.places.layout.check_space(0)?;
+        let (folder, aside) = (self.places.layout.catalogue(), self.places.layout.dir.join("catalogue.old"));
         let _turn = locked(&self.writer);
         let mut place = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
         *place = None;
-        recover::set_dirty(&self.layout)?;
+        recover::set_dirty(&self.places.layout)?;
         if aside.exists() {
             fs::remove_dir_all(&aside).map_err(Error::io(&aside))?;
         }
         fs::rename(&folder, &aside).map_err(Error::io(&folder))?;
-        match recover::fill(&self.layout, "it was asked for".to_owned()) {
+        match recover::fill(&self.places, "it was asked for".to_owned()) {
             Ok((catalogue, recovery)) => {
                 *place = Some(catalogue);
                 drop(place);
@@ -289,13 +305,13 @@ impl Store {
 
     /// The file with that digest; under the name of its first sight where it is known by several.
     pub fn row(&self, sha256: &Sha256) -> Result<Option<Row>, Error> {
-        let sidecar = recover::find_sidecar(&self.layout, sha256)?;
+        let sidecar = recover::find_sidecar(&self.places.blobs, sha256)?;
         Ok(sidecar.and_then(|sidecar| sidecar.files.first().map(|entry| sidecar.row(entry))))
     }
 
     /// The file with that digest and that name.
     pub fn row_named(&self, sha256: &Sha256, file: &str) -> Result<Option<Row>, Error> {
-        let sidecar = recover::find_sidecar(&self.layout, sha256)?;
+        let sidecar = recover::find_sidecar(&self.places.blobs, sha256)?;
         Ok(sidecar.and_then(|sidecar| sidecar.entry(file).map(|entry| sidecar.row(entry))))
     }
 
@@ -304,7 +320,7 @@ impl Store {
     /// Where the URL led to other bytes later, this is still the first file.
     pub fn row_by_url(&self, url: &str) -> Result<Option<Row>, Error> {
         let Some(sha256) = self.digest(&url_key(url))? else { return Ok(None) };
-        let Some(sidecar) = recover::find_sidecar(&self.layout, &sha256)? else { return Ok(None) };
+        let Some(sidecar) = recover::find_sidecar(&self.places.blobs, &sha256)? else { return Ok(None) };
         let seen = |entry: &&sidecar::Entry| {
             entry.sightings.iter().any(|sighting| sighting.url.as_deref() == Some(url))
         };
@@ -320,16 +336,17 @@ impl Store {
 
     /// Where the bytes of a held file lie. The path is only good while the store is open.
     pub fn blob(&self, sha256: &Sha256) -> PathBuf {
-        self.layout.blob(sha256)
+        self.places.blobs.name(sha256, Part::Wheel)
+    }
+
+    /// Reads the bytes of a held file from their beginning, wherever they lie.
+    pub fn open_blob(&self, sha256: &Sha256) -> Result<Box<dyn io::Read + Send>, Error> {
+        self.places.blobs.open(sha256)?.ok_or(Error::Unknown(*sha256))
     }
 
     /// The METADATA member of a held wheel.
     pub fn metadata(&self, sha256: &Sha256) -> Result<Option<Vec<u8>>, Error> {
-        match recover::read_bounded(&self.layout.metadata(sha256)) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.places.blobs.read(sha256, Part::Metadata)
     }
 
     /// Grows with every change of any row, and from one start of the store to the next.
@@ -356,14 +373,15 @@ impl Store {
             Some(Err(fault)) => fault,
             None => Fault::Refused("it could not be opened anew".to_owned()),
         };
-        let why = recover::doubt(fault).map_err(|fault| recover::refusal(&self.layout, fault))?;
-        self.renew(|layout| recover::anew(layout, why))?;
+        let why = recover::doubt(fault).map_err(|fault| recover::refusal(&self.places.layout, fault))?;
+        self.renew(|places| recover::anew(places, why))?;
         match self.catalogue()?.as_ref().map(&question) {
             Some(Ok(answer)) => Ok(answer),
-            Some(Err(fault)) => Err(recover::refusal(&self.layout, fault)),
-            None => {
-                Err(recover::refusal(&self.layout, Fault::Refused("it could not be opened anew".to_owned())))
-            }
+            Some(Err(fault)) => Err(recover::refusal(&self.places.layout, fault)),
+            None => Err(recover::refusal(
+                &self.places.layout,
+                Fault::Refused("it could not be opened anew".to_owned()),
+            )),
         }
     }
 
@@ -383,12 +401,12 @@ impl Store {
     /// On a full disk the old one stays: it can still be read.
     fn renew(
         &self,
-        open: impl FnOnce(&Layout) -> Result<(Catalogue, Option<Recovery>), Error>,
+        open: impl FnOnce(&Places) -> Result<(Catalogue, Option<Recovery>), Error>,
     ) -> Result<(), Error> {
-        self.layout.check_space(0)?;
+        self.places.layout.check_space(0)?;
         let mut place = self.catalogue.write().unwrap_or_else(PoisonError::into_inner);
         *place = None;
-        let (catalogue, recovery) = open(&self.layout)?;
+        let (catalogue, recovery) = open(&self.places)?;
         *place = Some(catalogue);
         drop(place);
         self.note_recovery(recovery);
@@ -417,7 +435,8 @@ impl Drop for Store {
         drop(catalogue);
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);
         if writer.ends_clean()
-            && let Err(error) = recover::set_clean(&self.layout, &sum)
+            && let Some(sum) = sum
+            && let Err(error) = recover::set_clean(&self.places.layout, &sum)
         {
             tracing::warn!("the next start will list all sidecar files: {error}");
         }

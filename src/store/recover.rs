@@ -14,19 +14,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZero;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use fs_err as fs;
 
+use super::blobs::{Blobs, Part};
 use super::catalogue::record::{
     Counts, Indexed, Light, Stamp, Sum, counts_key, digest_key, file_key, pin_key, seal, seal_json, url_key,
 };
-use super::catalogue::{Catalogue, Change, Fault};
+use super::catalogue::{Catalogue, Change, Fault, Sled};
 use super::error::says_full;
-use super::layout::{Layout, sync_folder, write_durably};
-use super::sidecar::{self, Sidecar};
-use super::{Error, Recovery};
+use super::layout::{Layout, read_bounded, sync_folder, write_durably};
+use super::sidecar::Sidecar;
+use super::{Error, Places, Recovery};
 use crate::digest::Sha256;
 use crate::wheel::ProjectName;
 
@@ -34,11 +34,12 @@ use crate::wheel::ProjectName;
 const SIDECARS_AT_ONCE: usize = 256;
 
 /// Opens the catalogue, made anew where there is any doubt.
-pub(super) fn open(layout: &Layout) -> Result<(Catalogue, Option<Recovery>), Error> {
+pub(super) fn open(places: &Places) -> Result<(Catalogue, Option<Recovery>), Error> {
+    let layout = &places.layout;
     let folder = layout.catalogue();
     let clean = read_clean(layout);
     let mut known: HashMap<Sha256, Stamp> = HashMap::new();
-    let opened = Catalogue::open(&folder, |key, payload| {
+    let opened = Sled::open(&folder, |key, payload| {
         if clean.is_none()
             && let Some((&b'd', digest)) = key.split_first()
             && let Ok(digest) = digest.try_into()
@@ -47,31 +48,33 @@ pub(super) fn open(layout: &Layout) -> Result<(Catalogue, Option<Recovery>), Err
             known.insert(Sha256(digest), indexed.stamp);
         }
     });
-    let catalogue = match opened {
-        Ok(catalogue) => catalogue,
+    let sled = match opened {
+        Ok(sled) => sled,
         Err(fault) => match doubt(fault) {
-            Ok(why) => return anew(layout, why),
+            Ok(why) => return anew(places, why),
             Err(fault) => return Err(refusal(layout, fault)),
         },
     };
-    let sum = catalogue.sum();
+    let sum = sled.sum();
+    let catalogue = Catalogue::Sled(sled);
     let why = match clean {
         Some(clean) if clean == sum => return Ok((catalogue, None)),
         Some(_) if sum.records == 0 => "it is missing".to_owned(),
         Some(clean) => {
             format!("it was closed with {} records, and opens with {}", clean.records, sum.records)
         }
-        None => match catch_up(layout, &catalogue, known)? {
+        None => match catch_up(places, &catalogue, known)? {
             None => return Ok((catalogue, None)),
             Some(why) => why,
         },
     };
     drop(catalogue);
-    anew(layout, why)
+    anew(places, why)
 }
 
 /// Opens the catalogue again after a fault, in a copy of its folder: the old one is locked by the leaked sled.
-pub(super) fn reopen(layout: &Layout) -> Result<(Catalogue, Option<Recovery>), Error> {
+pub(super) fn reopen(places: &Places) -> Result<(Catalogue, Option<Recovery>), Error> {
+    let layout = &places.layout;
     let (folder, aside) = (layout.catalogue(), layout.dir.join("catalogue.locked"));
     if aside.exists() {
         fs::remove_dir_all(&aside).map_err(Error::io(&aside))?;
@@ -82,7 +85,7 @@ pub(super) fn reopen(layout: &Layout) -> Result<(Catalogue, Option<Recovery>), E
         fs::remove_dir_all(&aside).map_err(Error::io(&aside))?;
         sync_folder(&layout.dir)?;
     }
-    open(layout)
+    open(places)
 }
 
 /// Copies sled's folder. A copy that is cut short is a damaged catalogue, which the next open notices.
@@ -103,14 +106,14 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), Error> {
 
 /// Compares the records with the sidecar files after an end without order; says what gives doubt.
 fn catch_up(
-    layout: &Layout,
+    places: &Places,
     catalogue: &Catalogue,
     mut known: HashMap<Sha256, Stamp>,
 ) -> Result<Option<String>, Error> {
     let rows = known.len();
     let mut ahead = Vec::new();
     let mut sidecars = 0_u64;
-    list(layout, |sha256, stamp| {
+    list(&places.blobs, |sha256, stamp| {
         sidecars += 1;
         if known.remove(&sha256) != Some(stamp) {
             ahead.push((sha256, stamp));
@@ -125,14 +128,14 @@ fn catch_up(
     match ahead.as_slice() {
         [] => Ok(None),
         [(sha256, stamp)] => {
-            if let Ok(sidecar) = read_sidecar(layout, sha256) {
+            if let Ok(Some(sidecar)) = find_sidecar(&places.blobs, sha256) {
                 let mut counts = BTreeMap::new();
                 let outcome = changes(catalogue, sha256, &sidecar, *stamp, &mut counts)
                     .and_then(|changes| catalogue.apply(with_counts(changes, counts)));
                 match outcome.map_err(doubt) {
                     Ok(()) => {}
                     Err(Ok(why)) => return Ok(Some(why)),
-                    Err(Err(fault)) => return Err(refusal(layout, fault)),
+                    Err(Err(fault)) => return Err(refusal(&places.layout, fault)),
                 }
             }
             Ok(None)
@@ -142,7 +145,8 @@ fn catch_up(
 }
 
 /// Moves the catalogue aside and makes it anew from the sidecar files.
-pub(super) fn anew(layout: &Layout, why: String) -> Result<(Catalogue, Option<Recovery>), Error> {
+pub(super) fn anew(places: &Places, why: String) -> Result<(Catalogue, Option<Recovery>), Error> {
+    let layout = &places.layout;
     layout.check_space(0)?;
     let folder = layout.catalogue();
     let aside = layout.dir.join("catalogue.damaged");
@@ -154,24 +158,27 @@ pub(super) fn anew(layout: &Layout, why: String) -> Result<(Catalogue, Option<Re
         fs::rename(&folder, &aside).map_err(Error::io(&folder))?;
     }
     set_dirty(layout)?;
-    let (catalogue, recovery) = fill(layout, why)?;
+    let (catalogue, recovery) = fill(places, why)?;
     tracing::warn!(files = recovery.files, "the catalogue is whole again");
     Ok((catalogue, Some(recovery)))
 }
 
 /// Makes a catalogue where none is.
-pub(super) fn fill(layout: &Layout, why: String) -> Result<(Catalogue, Recovery), Error> {
+pub(super) fn fill(places: &Places, why: String) -> Result<(Catalogue, Recovery), Error> {
+    let Places { layout, blobs } = places;
     let refused = |fault| refusal(layout, fault);
-    let catalogue = Catalogue::open(&layout.catalogue(), |_, _| {}).map_err(refused)?;
+    let catalogue = Catalogue::Sled(Sled::open(&layout.catalogue(), |_, _| {}).map_err(refused)?);
     let mut all = Vec::new();
-    list(layout, |sha256, stamp| all.push((sha256, stamp)))?;
+    list(blobs, |sha256, stamp| all.push((sha256, stamp)))?;
     let mut recovery = Recovery { why, files: 0, unreadable: Vec::new() };
     let mut counts = BTreeMap::new();
     for some in all.chunks(SIDECARS_AT_ONCE) {
         let mut batch = Vec::new();
-        for ((sha256, stamp), sidecar) in some.iter().zip(read_sidecars(layout, some)) {
+        for ((sha256, stamp), sidecar) in some.iter().zip(read_sidecars(blobs, some)) {
             match sidecar {
-                Ok(sidecar) => {
+                // Taken away by hand since it was listed.
+                Ok(None) => {}
+                Ok(Some(sidecar)) => {
                     recovery.files += sidecar.files.len() as u64;
                     batch
                         .extend(changes(&catalogue, sha256, &sidecar, *stamp, &mut counts).map_err(refused)?);
@@ -192,7 +199,7 @@ pub(super) fn fill(layout: &Layout, why: String) -> Result<(Catalogue, Recovery)
 }
 
 /// Reads sidecar files on all processors, in the order given.
-fn read_sidecars(layout: &Layout, some: &[(Sha256, Stamp)]) -> Vec<Result<Sidecar, Error>> {
+fn read_sidecars(blobs: &Blobs, some: &[(Sha256, Stamp)]) -> Vec<Result<Option<Sidecar>, Error>> {
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
     let share = some.len().div_ceil(workers).max(1);
     std::thread::scope(|scope| {
@@ -200,7 +207,7 @@ fn read_sidecars(layout: &Layout, some: &[(Sha256, Stamp)]) -> Vec<Result<Sideca
             .chunks(share)
             .map(|part| {
                 scope.spawn(move || {
-                    part.iter().map(|(sha256, _)| read_sidecar(layout, sha256)).collect::<Vec<_>>()
+                    part.iter().map(|(sha256, _)| find_sidecar(blobs, sha256)).collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -212,73 +219,19 @@ fn read_sidecars(layout: &Layout, some: &[(Sha256, Stamp)]) -> Vec<Result<Sideca
 }
 
 /// Lists the sidecar files of all blobs, each with its state.
-pub(super) fn list(layout: &Layout, mut visit: impl FnMut(Sha256, Stamp)) -> Result<(), Error> {
-    for_each_file(layout, "json", |sha256, path| {
-        // A sidecar is replaced by a rename, so one that was listed is there.
-        visit(sha256, stamp(path)?);
+pub(super) fn list(blobs: &Blobs, mut visit: impl FnMut(Sha256, Stamp)) -> Result<(), Error> {
+    blobs.list(Part::Sidecar, &mut |sha256, found| {
+        visit(sha256, found.stamp);
         Ok(())
     })
 }
 
-/// Visits the files with that extension beside the blobs, in no order. Names that are no digest are passed over.
-pub(super) fn for_each_file(
-    layout: &Layout,
-    extension: &str,
-    mut visit: impl FnMut(Sha256, &Path) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let blobs = layout.blobs();
-    for shard in fs::read_dir(&blobs).map_err(Error::io(&blobs))? {
-        let shard = shard.map_err(Error::io(&blobs))?.path();
-        if !shard.is_dir() {
-            continue;
-        }
-        for entry in fs::read_dir(&shard).map_err(Error::io(&shard))? {
-            let path = entry.map_err(Error::io(&shard))?.path();
-            let digest = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
-            if let Some(sha256) = digest
-                && path.extension().is_some_and(|found| found == extension)
-                && path.parent() == Some(&layout.shard(&sha256))
-            {
-                visit(sha256, &path)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The state of a sidecar file.
-pub(super) fn stamp(path: &Path) -> Result<Stamp, Error> {
-    let found = fs::symlink_metadata(path).map_err(Error::io(path))?;
-    let changed_ns = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
-    Ok(Stamp { changed_ns, len: found.len(), inode: found.ino() })
-}
-
 /// Reads the sidecar file of a digest; none where there is no such file.
-pub(super) fn find_sidecar(layout: &Layout, sha256: &Sha256) -> Result<Option<Sidecar>, Error> {
-    match read_sidecar(layout, sha256) {
-        Ok(sidecar) => Ok(Some(sidecar)),
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn read_sidecar(layout: &Layout, sha256: &Sha256) -> Result<Sidecar, Error> {
-    let path = layout.sidecar(sha256);
-    let bytes = read_bounded(&path)?;
-    Sidecar::parse(&bytes, sha256).map_err(|error| Error::Damaged { path, found: error.to_string() })
-}
-
-/// Reads a file beside a blob whole, up to the longest that is written there.
-pub(super) fn read_bounded(path: &Path) -> Result<Vec<u8>, Error> {
-    use std::io::Read as _;
-    let file = fs::File::open(path).map_err(Error::io(path))?;
-    let mut bytes = Vec::new();
-    file.take(sidecar::LONGEST + 1).read_to_end(&mut bytes).map_err(Error::io(path))?;
-    if bytes.len() as u64 > sidecar::LONGEST {
-        let found = format!("is longer than {} bytes", sidecar::LONGEST);
-        return Err(Error::Damaged { path: path.to_owned(), found });
-    }
-    Ok(bytes)
+pub(super) fn find_sidecar(blobs: &Blobs, sha256: &Sha256) -> Result<Option<Sidecar>, Error> {
+    let Some(bytes) = blobs.read(sha256, Part::Sidecar)? else { return Ok(None) };
+    Sidecar::parse(&bytes, sha256)
+        .map(Some)
+        .map_err(|error| Error::Damaged { path: blobs.name(sha256, Part::Sidecar), found: error.to_string() })
 }
 
 /// The changes that make the catalogue say what a sidecar says. `counts` collects those of the projects concerned.

@@ -1,11 +1,8 @@
 //! The single repairs of `verify --repair`. Each yields what was done, or else what is left to be done.
 
-use std::io;
-
 use fs_err as fs;
 
-use super::layout::{sync_folder, write_durably};
-use super::recover;
+use super::blobs::Part;
 use super::sidecar::{Entry, News, Sidecar};
 use super::verify::{Fetch, Finding, hash};
 use super::{Error, Incident, IncidentKind, Provenance, Store};
@@ -24,8 +21,8 @@ impl Store {
     /// From then on the file is known but not held, so that a server answers that it is not there.
     pub(super) fn mend_blob(&self, finding: &Finding, fetch: Option<&Fetch<'_>>) -> Result<Outcome, Error> {
         let sha256 = &finding.sha256;
-        let blob = self.layout.blob(sha256);
-        let aside = self.quarantine(&blob)?;
+        let blob = self.places.blobs.name(sha256, Part::Wheel);
+        let aside = self.places.blobs.set_aside(sha256, Part::Wheel)?;
         self.change(sha256, |_, sidecar| {
             let mut sidecar = sidecar.ok_or(Error::Unknown(*sha256))?;
             sidecar.held = false;
@@ -55,8 +52,10 @@ impl Store {
         if let Err(why) = fetch(&row, &mut file) {
             return Ok(Err(format!("{moved}it could not be fetched: {why}; {by_hand}")));
         }
-        let (found, _) =
-            hash(spooled.path(), &mut vec![0; PIECE], |_| {}).map_err(Error::io(spooled.path()))?;
+        let (found, _) = spooled
+            .reopen()
+            .and_then(|file| hash(file, &mut vec![0; PIECE], |_| {}))
+            .map_err(Error::io(spooled.path()))?;
         if found != *sha256 {
             return Ok(Err(format!("{moved}the upstream has other bytes now, with the sha256 {found}")));
         }
@@ -88,7 +87,8 @@ impl Store {
         if row.facts.metadata_sha256.is_some_and(|stated| stated != Sha256::of(&member)) {
             return Ok(Err("the facts speak of another METADATA than the blob has".to_owned()));
         }
-        write_durably(&self.layout.spool(), &self.layout.metadata(sha256), &member)?;
+        self.places.blobs.put(sha256, Part::Metadata, &member)?;
+        self.places.blobs.settle(sha256)?;
         Ok(Ok("made anew from the blob".to_owned()))
     }
 
@@ -96,8 +96,9 @@ impl Store {
     /// forgotten: a sync sees it as new.
     pub(super) fn mend_sidecar(&self, finding: &Finding) -> Result<Outcome, Error> {
         let sha256 = &finding.sha256;
-        let path = self.layout.sidecar(sha256);
-        let salvaged = recover::read_bounded(&path).ok().and_then(|bytes| Sidecar::salvage(&bytes, sha256));
+        let blobs = &self.places.blobs;
+        let bytes = blobs.read(sha256, Part::Sidecar).ok().flatten();
+        let salvaged = bytes.and_then(|bytes| Sidecar::salvage(&bytes, sha256));
         let mut names: Vec<(String, Provenance)> = Vec::new();
         for (project, file) in self.names(sha256)? {
             if let Some(light) = self.light(&project, &file, sha256)? {
@@ -129,13 +130,15 @@ impl Store {
         if let Some(salvaged) = salvaged {
             keep_sightings(&mut sidecar.files, salvaged.files);
         }
-        let aside = self.quarantine(&path)?;
+        let aside = blobs.set_aside(sha256, Part::Sidecar)?;
         if sidecar.files.is_empty() {
             let moved = aside.map(|aside| format!("moved to {}; ", aside.display())).unwrap_or_default();
             return Ok(Err(format!("{moved}{why}; the next sync or add takes the file in as new")));
         }
-        write_durably(&self.layout.spool(), &self.layout.metadata(sha256), &member)?;
-        write_durably(&self.layout.spool(), &path, &sidecar.render())?;
+        blobs.put(sha256, Part::Metadata, &member)?;
+        blobs.settle(sha256)?;
+        blobs.put(sha256, Part::Sidecar, &sidecar.render())?;
+        blobs.settle(sha256)?;
         Ok(Ok("made anew from the blob".to_owned()))
     }
 
@@ -145,32 +148,17 @@ impl Store {
         file: &str,
         sha256: &Sha256,
     ) -> Result<Result<crate::wheel::Inspection, String>, Error> {
-        let blob = self.layout.blob(sha256);
-        match hash(&blob, &mut vec![0; PIECE], |_| {}) {
-            Ok((found, _)) if found == *sha256 => {}
-            Ok(_) => return Ok(Err("its blob is damaged".to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Err("its blob is not there".to_owned()));
-            }
-            Err(error) => return Err(Error::io(&blob)(error)),
+        let Some(blob) = self.places.blobs.local_wheel(sha256)? else {
+            return Ok(Err("its blob is not there".to_owned()));
+        };
+        let path = blob.path();
+        let opened = fs::File::open(path).map_err(Error::io(path))?;
+        let (found, _) = hash(opened, &mut vec![0; PIECE], |_| {}).map_err(Error::io(path))?;
+        if found != *sha256 {
+            return Ok(Err("its blob is damaged".to_owned()));
         }
         let options = InspectOptions { sha256: Some(*sha256), ..InspectOptions::default() };
-        Ok(inspect_wheel_as(file, &blob, &options).map_err(|error| error.to_string()))
-    }
-
-    /// Moves a file out of the way, where somebody can still look at it. Yields where it lies now.
-    fn quarantine(&self, path: &std::path::Path) -> Result<Option<std::path::PathBuf>, Error> {
-        let folder = self.layout.quarantine();
-        fs::create_dir_all(&folder).map_err(Error::io(&folder))?;
-        let aside = folder.join(path.file_name().unwrap_or_default());
-        match fs::rename(path, &aside) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io(path)(error)),
-        }
-        sync_folder(&folder)?;
-        sync_folder(path.parent().unwrap_or(path))?;
-        Ok(Some(aside))
+        Ok(inspect_wheel_as(file, path, &options).map_err(|error| error.to_string()))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lines::Lines;
-use super::{Error, Store, locked};
+use super::notes::Log;
+use super::{Error, Store};
 use crate::digest::Sha256;
 use crate::wheel::Facts;
 
@@ -98,17 +98,13 @@ impl DeviceReport {
 impl Store {
     /// Keeps a report: durable when this returns.
     pub fn put_report(&self, report: &DeviceReport) -> Result<(), Error> {
-        let _turn = locked(&self.incidents);
-        self.report_lines().append(report)
+        let turn = self.notes.turn()?;
+        turn.append(Log::Reports, report)?;
+        turn.finish()
     }
 
     /// The reports of the newest log, oldest first.
     pub fn reports(&self) -> Result<Vec<DeviceReport>, Error> {
-        let _turn = locked(&self.incidents);
-        self.report_lines().read()
-    }
-
-    fn report_lines(&self) -> Lines {
-        Lines::new(self.layout.dir.join("reports.jsonl"))
+        self.notes.turn()?.lines(Log::Reports)
     }
 }

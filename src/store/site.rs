@@ -6,16 +6,13 @@ use std::io::Read as _;
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use super::layout::write_durably;
-use super::{Error, SnapshotId, Store, locked, recover};
+use super::notes::Document;
+use super::{Error, SnapshotId, Store};
 
 /// Where a site's id comes from.
 const RANDOM: &str = "/dev/urandom";
 
-/// How many bytes of chance an id has.
-const ID_LENGTH: usize = 16;
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Site {
     id: String,
     /// The newest snapshot that was imported, by site.
@@ -34,43 +31,42 @@ pub(super) fn chance<const LENGTH: usize>() -> Result<[u8; LENGTH], Error> {
 impl Store {
     /// The id of this store, by which others tell its bundles from those of other sites. It is made at the first call.
     pub fn site(&self) -> Result<String, Error> {
-        let _turn = locked(&self.incidents);
-        Ok(self.read_site()?.id)
+        self.with_site(|site| site.id.clone())
     }
 
     /// The newest snapshot of another site that was imported.
     pub fn imported(&self, site: &str) -> Result<Option<SnapshotId>, Error> {
-        let _turn = locked(&self.incidents);
-        Ok(self.read_site()?.imported.get(site).cloned())
+        self.with_site(|own| own.imported.get(site).cloned())
     }
 
     /// Notes that a snapshot of another site was imported: durable when this returns.
     pub fn note_import(&self, site: &str, snapshot: &SnapshotId) -> Result<(), Error> {
-        let _turn = locked(&self.incidents);
-        let mut own = self.read_site()?;
-        own.imported.insert(site.to_owned(), snapshot.clone());
-        self.write_site(&own)
+        self.with_site(|own| drop(own.imported.insert(site.to_owned(), snapshot.clone())))
     }
 
-    fn read_site(&self) -> Result<Site, Error> {
-        let path = self.layout.site();
-        match recover::read_bounded(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|error| Error::Damaged { path, found: error.to_string() }),
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                let id = format!("{:032x}", u128::from_be_bytes(chance::<ID_LENGTH>()?));
-                let site = Site { id, imported: BTreeMap::new() };
-                self.write_site(&site)?;
-                Ok(site)
+    /// Reads the document, and writes it where it was not there or is changed.
+    fn with_site<T>(&self, edit: impl FnOnce(&mut Site) -> T) -> Result<T, Error> {
+        let turn = self.notes.turn()?;
+        let before = match turn.read(Document::Site)? {
+            Some(bytes) => Some(serde_json::from_slice(&bytes).map_err(|error| Error::Damaged {
+                path: self.notes.name(Document::Site),
+                found: error.to_string(),
+            })?),
+            None => None,
+        };
+        let mut site = match &before {
+            Some(site) => Site::clone(site),
+            None => {
+                Site { id: format!("{:032x}", u128::from_be_bytes(chance()?)), imported: BTreeMap::new() }
             }
-            Err(error) => Err(error),
+        };
+        let answer = edit(&mut site);
+        if before != Some(site.clone()) {
+            let mut text = serde_json::to_vec_pretty(&site).expect("strings are always JSON");
+            text.push(b'\n');
+            turn.write(Document::Site, &text)?;
+            turn.finish()?;
         }
-    }
-
-    fn write_site(&self, site: &Site) -> Result<(), Error> {
-        let path = self.layout.site();
-        let mut text = serde_json::to_vec_pretty(site).expect("strings are always JSON");
-        text.push(b'\n');
-        write_durably(&self.layout.spool(), &path, &text)
+        Ok(answer)
     }
 }

@@ -1,15 +1,13 @@
 //! The access tokens: `tokens.json`, written whole and durably at each change. It holds digests of the secrets alone.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::layout::sync_folder;
-use super::{Error, Store, locked, recover, site};
+use super::notes::{Document, Turn};
+use super::{Error, Store, locked, site};
 use crate::access::{BadToken, CHANCE, NewToken, Secret, Token, Tokens};
 use crate::digest::Sha256;
 
@@ -21,8 +19,6 @@ const USES_WRITTEN: SignedDuration = SignedDuration::from_mins(1);
 pub(super) struct TokenShelf {
     /// None before they were first asked for, and while they cannot be read.
     now: RwLock<Option<Arc<Tokens>>>,
-    /// Held by whoever changes the file.
-    turn: Mutex<()>,
     uses: Mutex<Uses>,
 }
 
@@ -45,16 +41,7 @@ impl Store {
         if let Some(tokens) = &*self.tokens.now.read().unwrap_or_else(PoisonError::into_inner) {
             return Ok(Arc::clone(tokens));
         }
-        let path = self.layout.tokens();
-        let tokens = match recover::read_bounded(&path) {
-            Ok(bytes) => {
-                let kept: Kept = serde_json::from_slice(&bytes)
-                    .map_err(|error| Error::Tokens { path, found: error.to_string() })?;
-                Tokens::new(kept.tokens)
-            }
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Tokens::default(),
-            Err(error) => return Err(error),
-        };
+        let tokens = self.read_tokens(&self.notes.turn()?)?;
         let mut now = self.tokens.now.write().unwrap_or_else(PoisonError::into_inner);
         // Who changed them meanwhile knows better.
         Ok(Arc::clone(now.get_or_insert_with(|| Arc::new(tokens))))
@@ -87,48 +74,49 @@ impl Store {
     /// Writes when tokens were last presented.
     pub fn write_uses(&self) -> Result<(), Error> {
         // Within the turn, so that whoever comes second finds them written.
-        let _turn = locked(&self.tokens.turn);
+        let turn = self.notes.turn()?;
         let last = std::mem::take(&mut locked(&self.tokens.uses).last);
         if last.is_empty() {
             return Ok(());
         }
-        let mut tokens = Tokens::clone(&*self.tokens()?);
+        let mut tokens = self.read_tokens(&turn)?;
         for (sha256, when) in &last {
             tokens.used(sha256, *when);
         }
-        self.keep_tokens(tokens)
+        self.keep_tokens(turn, tokens)
     }
 
     fn change_tokens<T>(
         &self,
         change: impl FnOnce(&mut Tokens) -> Result<T, BadToken>,
     ) -> Result<Result<T, BadToken>, Error> {
-        let _turn = locked(&self.tokens.turn);
-        let mut tokens = Tokens::clone(&*self.tokens()?);
+        let turn = self.notes.turn()?;
+        let mut tokens = self.read_tokens(&turn)?;
         let answer = match change(&mut tokens) {
             Ok(answer) => answer,
             Err(bad) => return Ok(Err(bad)),
         };
-        self.keep_tokens(tokens)?;
+        self.keep_tokens(turn, tokens)?;
         Ok(Ok(answer))
     }
 
-    /// Writes the file, for its owner alone, and has the tokens in force. The caller has the turn.
-    fn keep_tokens(&self, tokens: Tokens) -> Result<(), Error> {
-        let path = self.layout.tokens();
+    fn read_tokens(&self, turn: &Turn<'_>) -> Result<Tokens, Error> {
+        let Some(bytes) = turn.read(Document::Tokens)? else { return Ok(Tokens::default()) };
+        let kept: Kept = serde_json::from_slice(&bytes).map_err(|error| Error::Tokens {
+            path: self.notes.name(Document::Tokens),
+            found: error.to_string(),
+        })?;
+        Ok(Tokens::new(kept.tokens))
+    }
+
+    /// Writes the tokens durably and has them in force.
+    fn keep_tokens(&self, turn: Turn<'_>, tokens: Tokens) -> Result<(), Error> {
         let kept = Kept { tokens: tokens.list().into_iter().cloned().collect() };
+        let path = self.notes.name(Document::Tokens);
         let mut text = serde_json::to_vec_pretty(&kept).map_err(|error| Error::io(&path)(error.into()))?;
         text.push(b'\n');
-        let spool = self.layout.spool();
-        let mut file =
-            tempfile::Builder::new().prefix("new-").tempfile_in(&spool).map_err(Error::io(&spool))?;
-        file.as_file()
-            .set_permissions(std::fs::Permissions::from_mode(0o600))
-            .and_then(|()| file.write_all(&text))
-            .and_then(|()| file.as_file().sync_all())
-            .map_err(Error::io(&path))?;
-        file.persist(&path).map_err(|error| Error::io(&path)(error.error))?;
-        sync_folder(&self.layout.dir)?;
+        turn.write(Document::Tokens, &text)?;
+        turn.finish()?;
         *self.tokens.now.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tokens));
         Ok(())
     }
@@ -136,6 +124,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use fs_err as fs;
 
     use super::*;

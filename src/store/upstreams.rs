@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::write_durably;
-use super::{Error, Store, locked};
+use super::notes::{Document, Turn};
+use super::{Error, Store};
 
 /// What is known of one upstream's last passes; times are RFC 3339 in UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -19,8 +19,8 @@ pub struct Reached {
 impl Store {
     /// Notes at the end of a pass which upstreams answered all that they were asked: durable when this returns.
     pub fn put_reached<'a>(&self, passes: impl IntoIterator<Item = (&'a str, bool)>) -> Result<(), Error> {
-        let _turn = locked(&self.incidents);
-        let mut known = self.read_reached()?;
+        let turn = self.notes.turn()?;
+        let mut known = read_reached(&turn)?;
         let now = jiff::Timestamp::now().to_string();
         for (name, reached) in passes {
             let row = known.entry(name.to_owned()).or_default();
@@ -30,24 +30,22 @@ impl Store {
                 row.failing_since.get_or_insert_with(|| now.clone());
             }
         }
-        let path = self.layout.dir.join("upstreams.json");
-        let text = serde_json::to_vec_pretty(&known).map_err(|error| Error::io(&path)(error.into()))?;
-        write_durably(&self.layout.dir, &path, &text)
+        turn.write(Document::Upstreams, &render(&known))?;
+        turn.finish()
     }
 
     /// What is known of the upstreams, by name.
     pub fn reached(&self) -> Result<BTreeMap<String, Reached>, Error> {
-        let _turn = locked(&self.incidents);
-        self.read_reached()
+        read_reached(&self.notes.turn()?)
     }
+}
 
-    fn read_reached(&self) -> Result<BTreeMap<String, Reached>, Error> {
-        let path = self.layout.dir.join("upstreams.json");
-        match fs_err::read(&path) {
-            // It tells of ages alone: a damaged one is as none, and the next pass writes it anew.
-            Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-            Err(error) => Err(Error::io(&path)(error)),
-        }
-    }
+fn render(known: &BTreeMap<String, Reached>) -> Vec<u8> {
+    serde_json::to_vec_pretty(known).expect("strings are always JSON")
+}
+
+fn read_reached(turn: &Turn<'_>) -> Result<BTreeMap<String, Reached>, Error> {
+    // It tells of ages alone: a damaged one is as none, and the next pass writes it anew.
+    let text = turn.read(Document::Upstreams)?;
+    Ok(text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default())
 }

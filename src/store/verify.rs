@@ -4,15 +4,16 @@
 //! with its blob, METADATA member and rows, and each row and blob with its sidecar.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read as _};
+use std::io;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fs_err as fs;
 use serde::Serialize;
 
+use super::blobs::Part;
 use super::catalogue::record::{Indexed, Light, digest_key, file_key, unseal};
 use super::sidecar::Sidecar;
 use super::{Error, Row, SnapshotId, Store, locked, recover};
@@ -103,13 +104,13 @@ impl Store {
     /// `progress` is told how many bytes of how many are hashed, from several threads.
     pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Report, Error> {
         let mut sidecars = Vec::new();
-        recover::list(&self.layout, |sha256, _| sidecars.push(sha256))?;
+        recover::list(&self.places.blobs, |sha256, _| sidecars.push(sha256))?;
         sidecars.sort_unstable();
         let known: BTreeSet<Sha256> = sidecars.iter().copied().collect();
         let mut report = Report { sidecars: sidecars.len() as u64, ..Report::default() };
         let mut total = 0_u64;
-        recover::for_each_file(&self.layout, "whl", |sha256, path| {
-            total = total.saturating_add(fs::symlink_metadata(path).map_err(Error::io(path))?.len());
+        self.places.blobs.list(Part::Wheel, &mut |sha256, found| {
+            total = total.saturating_add(found.stamp.len);
             if !known.contains(&sha256) {
                 report.orphans.push(sha256);
             }
@@ -126,8 +127,8 @@ impl Store {
             loop {
                 let next = locked(&queue).next();
                 let Some(sha256) = next else { break };
-                let mut hash = |path: &Path| {
-                    let found = hash(path, &mut piece, |len| {
+                let mut hash = |file: Box<dyn io::Read + Send>| {
+                    let found = hash(file, &mut piece, |len| {
                         let done = bytes.fetch_add(len, Ordering::Relaxed).saturating_add(len);
                         progress(done, total);
                     })?;
@@ -193,7 +194,7 @@ impl Store {
 
     /// Reads all snapshots, and looks whether what they list is known.
     fn verify_snapshots(&self, known: &BTreeSet<Sha256>, report: &mut Report) -> Result<(), Error> {
-        for id in super::snapshot::ids(&self.layout)? {
+        for id in self.notes.snapshot_ids()? {
             report.snapshots = report.snapshots.saturating_add(1);
             let (mut lost, mut first) = (0_u64, None);
             let read = self.each_in_snapshot(&id, |file| {
@@ -210,7 +211,7 @@ impl Store {
                 (Err(Error::Damaged { found, .. }), _) => found,
                 (Err(error), _) => return Err(error),
             };
-            let path = self.layout.snapshot(&id);
+            let path = self.notes.snapshot_name(&id);
             report.damaged_snapshots.push(SnapshotFinding { snapshot: id, path, text });
         }
         Ok(())
@@ -220,10 +221,10 @@ impl Store {
     fn verify_one(
         &self,
         sha256: &Sha256,
-        hash: &mut dyn FnMut(&Path) -> io::Result<(Sha256, u64)>,
+        hash: &mut dyn FnMut(Box<dyn io::Read + Send>) -> io::Result<(Sha256, u64)>,
     ) -> Result<Vec<Finding>, Error> {
         let mut findings = Vec::new();
-        let sidecar = match recover::find_sidecar(&self.layout, sha256) {
+        let sidecar = match recover::find_sidecar(&self.places.blobs, sha256) {
             Ok(Some(sidecar)) => sidecar,
             Ok(None) => return Ok(findings),
             Err(Error::Damaged { path, found }) => {
@@ -239,21 +240,22 @@ impl Store {
             findings.push(Finding::new(kind, sha256, Some(&sidecar), path, text));
         };
         if sidecar.held {
-            let path = self.layout.blob(sha256);
-            match hash(&path) {
-                Ok((found, _)) if found == *sha256 => {}
-                Ok((found, len)) => {
+            let path = self.places.blobs.name(sha256, Part::Wheel);
+            match self.places.blobs.open(sha256).map(|blob| blob.map(hash)) {
+                Ok(None) => find(FindingKind::MissingBlob, path, "is not there".to_owned()),
+                Ok(Some(Ok((found, _)))) if found == *sha256 => {}
+                Ok(Some(Ok((found, len)))) => {
                     let text = format!("its {len} bytes have the sha256 {found}");
                     find(FindingKind::DamagedBlob, path, text);
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    find(FindingKind::MissingBlob, path, "is not there".to_owned());
-                }
                 // A bad sector is damage of that blob, and no reason to leave the others unchecked.
-                Err(error) => find(FindingKind::DamagedBlob, path, format!("cannot be read: {error}")),
+                Ok(Some(Err(error))) | Err(Error::Io { source: error, .. }) => {
+                    find(FindingKind::DamagedBlob, path, format!("cannot be read: {error}"));
+                }
+                Err(error) => return Err(error),
             }
             let stated = sidecar.files.first().and_then(|entry| entry.facts.metadata_sha256);
-            let path = self.layout.metadata(sha256);
+            let path = self.places.blobs.name(sha256, Part::Metadata);
             let found = self.metadata(sha256)?.map(|bytes| Sha256::of(&bytes));
             match (stated, found) {
                 (Some(stated), Some(found)) if stated != found => {
@@ -265,14 +267,14 @@ impl Store {
             }
         }
         if let Some(text) = self.row_differs(sha256, &sidecar)? {
-            find(FindingKind::DamagedRow, self.layout.catalogue(), text);
+            find(FindingKind::DamagedRow, self.places.layout.catalogue(), text);
         }
         Ok(findings)
     }
 
     /// What the catalogue says otherwise than a sidecar.
     fn row_differs(&self, sha256: &Sha256, sidecar: &Sidecar) -> Result<Option<String>, Error> {
-        let stamp = recover::stamp(&self.layout.sidecar(sha256))?;
+        let stamp = self.stamp(sha256)?;
         self.read(|catalogue| {
             let wanted = recover::changes(catalogue, sha256, sidecar, stamp, &mut BTreeMap::new())?;
             for (key, value) in wanted {
@@ -304,9 +306,9 @@ impl Store {
             Ok(gone)
         })?;
         // One that was taken in since the sidecars were listed is none of these.
-        gone.retain(|(sha256, _)| !self.layout.sidecar(sha256).exists());
+        gone.retain(|(sha256, _)| matches!(self.places.blobs.find(sha256, Part::Sidecar), Ok(None)));
         let findings = gone.into_iter().map(|(sha256, files)| {
-            let path = self.layout.sidecar(&sha256);
+            let path = self.places.blobs.name(&sha256, Part::Sidecar);
             let mut finding =
                 Finding::new(FindingKind::MissingSidecar, &sha256, None, path, "is not there".to_owned());
             if let Some((project, file)) = files.into_iter().next() {
@@ -357,8 +359,11 @@ impl Finding {
 }
 
 /// Hashes a file a piece at a time.
-pub(super) fn hash(path: &Path, piece: &mut [u8], mut told: impl FnMut(u64)) -> io::Result<(Sha256, u64)> {
-    let mut file = fs::File::open(path)?;
+pub(super) fn hash(
+    mut file: impl io::Read,
+    piece: &mut [u8],
+    mut told: impl FnMut(u64),
+) -> io::Result<(Sha256, u64)> {
     let (mut hasher, mut len) = (Hasher::default(), 0_u64);
     loop {
         let count = match file.read(piece) {

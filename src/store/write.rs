@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-use fs_err as fs;
-
+use super::blobs::{Found, Part};
 use super::catalogue::Catalogue;
 use super::catalogue::Fault;
-use super::catalogue::record::{pin_key, url_key};
-use super::layout::{Layout, persist, sync_folder, write_whole};
+use super::catalogue::record::{Stamp, pin_key, url_key};
+use super::layout::Layout;
 use super::sidecar::{LONGEST, News, Sidecar};
 use super::{Error, Provenance, Put, Store, locked, recover};
 use crate::digest::Sha256;
@@ -63,7 +62,7 @@ impl Store {
         {
             return Err(mismatch(format!("the METADATA at hand has not the digest {stated}")));
         }
-        self.layout.check_space(0)?;
+        self.places.layout.check_space(0)?;
         let _no_sweep = self.intake.read().unwrap_or_else(PoisonError::into_inner);
         self.put_blob(spooled, facts, metadata)?;
         self.see(facts, provenance, true)
@@ -74,9 +73,8 @@ impl Store {
     /// Where its bytes are kept already, they and their facts stay.
     pub fn put_facts(&self, facts: &Facts, provenance: &Provenance) -> Result<Put, Error> {
         check(facts, provenance)?;
-        self.layout.check_space(0)?;
-        let shard = self.layout.shard(&facts.sha256);
-        self.make_shard(&shard)?;
+        self.places.layout.check_space(0)?;
+        self.places.blobs.prepare(&facts.sha256)?;
         self.see(facts, provenance, false)
     }
 
@@ -100,25 +98,18 @@ impl Store {
         metadata: &[u8],
     ) -> Result<(), Error> {
         let sha256 = &facts.sha256;
-        let (blob, member, shard) =
-            (self.layout.blob(sha256), self.layout.metadata(sha256), self.layout.shard(sha256));
-        self.make_shard(&shard)?;
-        let held = matches!(recover::find_sidecar(&self.layout, sha256), Ok(Some(sidecar)) if sidecar.held);
-        if !held || fs::metadata(&blob).map_or(true, |found| found.len() != facts.size) {
-            persist(spooled, &blob)?;
+        let blobs = &self.places.blobs;
+        blobs.prepare(sha256)?;
+        let held = matches!(recover::find_sidecar(blobs, sha256), Ok(Some(sidecar)) if sidecar.held);
+        let there = |found: Option<Found>| found.is_some_and(|found| found.stamp.len == facts.size);
+        if !held || !blobs.find(sha256, Part::Wheel).is_ok_and(there) {
+            blobs.put_wheel(sha256, spooled)?;
         }
-        if !held || recover::read_bounded(&member).map_or(true, |found| found != metadata) {
-            write_whole(&self.layout.spool(), &member, metadata)?;
+        let same = |found: Option<Vec<u8>>| found.is_some_and(|found| found == metadata);
+        if !held || !blobs.read(sha256, Part::Metadata).is_ok_and(same) {
+            blobs.put(sha256, Part::Metadata, metadata)?;
         }
-        sync_folder(&shard)
-    }
-
-    fn make_shard(&self, shard: &std::path::Path) -> Result<(), Error> {
-        if !shard.is_dir() {
-            fs::create_dir_all(shard).map_err(Error::io(shard))?;
-            sync_folder(&self.layout.blobs())?;
-        }
-        Ok(())
+        blobs.settle(sha256)
     }
 
     /// Notes a sight of a file in its sidecar and its rows.
@@ -129,7 +120,7 @@ impl Store {
             if sidecar.entry(&facts.file).is_some() && sidecar.held >= held {
                 put = Put::Known;
             }
-            let asked = |fault| recover::refusal(&self.layout, fault);
+            let asked = |fault| recover::refusal(&self.places.layout, fault);
             let url = provenance.url.as_deref();
             let news = News {
                 pinned: catalogue
@@ -158,7 +149,7 @@ impl Store {
             self.renew(recover::reopen)?;
             writer.refused = false;
         }
-        let before = match recover::find_sidecar(&self.layout, sha256) {
+        let before = match recover::find_sidecar(&self.places.blobs, sha256) {
             Ok(before) => before,
             Err(Error::Damaged { path, found }) => {
                 tracing::warn!(sidecar = %path.display(), "is replaced: {found}");
@@ -171,7 +162,7 @@ impl Store {
         let place = self.catalogue()?;
         let Some(catalogue) = place.as_ref() else {
             return Err(recover::refusal(
-                &self.layout,
+                &self.places.layout,
                 Fault::Refused("it could not be opened anew".to_owned()),
             ));
         };
@@ -189,23 +180,31 @@ impl Store {
             return Err(Error::Mismatch { file, found });
         }
         if !writer.dirty {
-            recover::set_dirty(&self.layout)?;
+            recover::set_dirty(&self.places.layout)?;
             writer.dirty = true;
         }
-        let path = self.layout.sidecar(sha256);
-        write_whole(&self.layout.spool(), &path, &rendered)?;
+        let blobs = &self.places.blobs;
+        blobs.put(sha256, Part::Sidecar, &rendered)?;
         // From here on the sidecar may be ahead of its row.
         writer.refused = true;
-        sync_folder(&self.layout.shard(sha256))?;
+        blobs.settle(sha256)?;
         let mut counts = BTreeMap::new();
-        let stamp = recover::stamp(&path)?;
+        let stamp = self.stamp(sha256)?;
         recover::changes(catalogue, sha256, &after, stamp, &mut counts)
             .and_then(|changes| catalogue.apply(recover::with_counts(changes, counts)))
-            .map_err(|fault| recover::refusal(&self.layout, fault))?;
+            .map_err(|fault| recover::refusal(&self.places.layout, fault))?;
         writer.refused = false;
         let projects = after.files.iter().filter_map(|entry| entry.facts.project.as_ref());
         self.revisions.bump(projects.collect::<Vec<&ProjectName>>());
         Ok(())
+    }
+}
+
+impl Store {
+    /// The state of a sidecar that is there.
+    pub(super) fn stamp(&self, sha256: &Sha256) -> Result<Stamp, Error> {
+        let found = self.places.blobs.find(sha256, Part::Sidecar)?;
+        found.map(|found| found.stamp).ok_or(Error::Unknown(*sha256))
     }
 }
 

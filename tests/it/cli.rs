@@ -9,18 +9,25 @@ use crate::support::mirror::Mirror;
 use crate::support::{jetwheel, make_wheels};
 
 /// Every verb, with nothing that only some of them take.
-const VERBS: [&str; 14] = [
+const VERBS: [&str; 21] = [
     "add",
     "advisories",
     "audit",
+    "completions",
     "detect",
     "devices",
     "explain",
+    "export",
+    "gc",
+    "import",
     "inspect",
+    "inventory",
+    "man",
     "quickstart",
     "rebuild",
     "resolve",
     "serve",
+    "snapshot",
     "sync",
     "token",
     "verify",
@@ -63,7 +70,7 @@ fn err(output: &Output) -> String {
 
 fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_jetwheel"));
-    command.env_remove("JETWHEEL_DATA").env_remove("JETWHEEL_CONFIG");
+    command.env_remove("JETWHEEL_DATA").env("JETWHEEL_CONFIG", "/dev/null");
     command
 }
 

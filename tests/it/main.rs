@@ -8,13 +8,16 @@
 mod support;
 
 mod access;
+mod airgap;
 mod bundle;
+mod chaos;
 mod cli;
 mod detect;
 mod device;
 mod fatbin;
 mod files_api;
 mod hostile;
+mod packaging;
 mod pip_uv;
 mod policy;
 mod policy_files;
@@ -28,4 +31,5 @@ mod sync;
 mod sync_resolve;
 mod tidy;
 mod upload;
+mod views;
 mod wheel;

@@ -11,7 +11,6 @@
 //!
 //! Every value stands behind [`CHECK`] bytes of SHA-256 over key and value: sled gives back flipped bytes in silence.
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{Hasher, Sha256};
@@ -149,11 +148,6 @@ pub(in crate::store) fn seal_json(key: &[u8], value: &impl Serialize) -> Vec<u8>
 pub(in crate::store) fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Option<([u8; CHECK], &'a [u8])> {
     let (stated, payload) = sealed.split_first_chunk::<CHECK>()?;
     (*stated == check(key, payload)).then_some((*stated, payload))
-}
-
-/// Reads a sealed value.
-pub(in crate::store) fn unseal_json<T: DeserializeOwned>(key: &[u8], sealed: &[u8]) -> Option<T> {
-    serde_json::from_slice(unseal(key, sealed)?.1).ok()
 }
 
 fn check(key: &[u8], payload: &[u8]) -> [u8; CHECK] {

@@ -1,11 +1,10 @@
 //! Channels: names that point to a snapshot, and are moved in one step.
 
-use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use super::SnapshotId;
-use crate::store::layout::{Layout, write_durably};
-use crate::store::{Error, Store, locked, recover};
+use crate::store::notes::{Document, Turn};
+use crate::store::{Error, Store, locked};
 
 /// The channels that there are.
 pub const CHANNELS: [&str; 2] = ["candidate", "stable"];
@@ -26,16 +25,11 @@ pub struct Channel {
 
 impl Channel {
     /// Reads a channel's file; none where the channel was never moved. One that is damaged names nothing.
-    pub(super) fn read(layout: &Layout, name: &str) -> Result<Option<Self>, Error> {
-        match recover::read_bounded(&layout.channel(name)) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes)
-                .map_err(
-                    |error| tracing::error!(channel = name, %error, "its file is damaged: promote it anew"),
-                )
-                .ok()),
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+    pub(super) fn read(turn: &Turn<'_>, name: &'static str) -> Result<Option<Self>, Error> {
+        let Some(bytes) = turn.read(Document::Channel(name))? else { return Ok(None) };
+        Ok(serde_json::from_slice(&bytes)
+            .map_err(|error| tracing::error!(channel = name, %error, "its file is damaged: promote it anew"))
+            .ok())
     }
 }
 
@@ -47,7 +41,7 @@ impl Store {
 
     /// Points a channel to a snapshot: durable, and in force for the next request, when this returns.
     pub fn promote(&self, channel: &str, id: &SnapshotId) -> Result<(), Error> {
-        let mut index = locked(&self.snapshots);
+        let (mut index, turn) = self.snapshots_turn()?;
         if !index.heads.contains_key(id) {
             return Err(Error::NoSnapshot { asked: id.to_string() });
         }
@@ -63,14 +57,14 @@ impl Store {
         }
         let moved = jiff::Timestamp::now().to_string();
         let channel = Channel { current: id.clone(), history, moved };
-        self.write_channel(name, &channel)?;
+        write_channel(turn, name, &channel)?;
         index.channels.insert(name, channel);
         Ok(())
     }
 
     /// Points a channel to the snapshot that it named before; yields which one.
     pub fn rollback(&self, channel: &str) -> Result<SnapshotId, Error> {
-        let mut index = locked(&self.snapshots);
+        let (mut index, turn) = self.snapshots_turn()?;
         let name = known(channel)?;
         let mut history = index.channels.get(name).map(|channel| channel.history.clone()).unwrap_or_default();
         let current = loop {
@@ -82,18 +76,27 @@ impl Store {
         };
         let moved = jiff::Timestamp::now().to_string();
         let channel = Channel { current: current.clone(), history, moved };
-        self.write_channel(name, &channel)?;
+        write_channel(turn, name, &channel)?;
         index.channels.insert(name, channel);
         Ok(current)
     }
 
-    fn write_channel(&self, name: &str, channel: &Channel) -> Result<(), Error> {
-        let mut text = serde_json::to_vec_pretty(channel).expect("strings and lists are always JSON");
-        text.push(b'\n');
-        let path = self.layout.channel(name);
-        fs::create_dir_all(self.layout.channels()).map_err(Error::io(&path))?;
-        write_durably(&self.layout.spool(), &path, &text)
+    /// The newest snapshot, where it was made of a change and the channel was not moved since: a crash fell between the two.
+    pub fn left_behind(&self, channel: &str) -> Option<SnapshotId> {
+        let index = locked(&self.snapshots);
+        let newest = index.heads.values().next_back().filter(|head| head.reason != "create")?;
+        let moved = index.channels.get(channel).map(|channel| channel.moved.as_str());
+        let time = |text: &str| text.parse::<jiff::Timestamp>().ok();
+        let later = moved.is_none_or(|moved| time(moved) < time(&newest.created));
+        later.then(|| newest.id.clone())
     }
+}
+
+fn write_channel(turn: Turn<'_>, name: &'static str, channel: &Channel) -> Result<(), Error> {
+    let mut text = serde_json::to_vec_pretty(channel).expect("strings and lists are always JSON");
+    text.push(b'\n');
+    turn.write(Document::Channel(name), &text)?;
+    turn.finish()
 }
 
 fn known(channel: &str) -> Result<&'static str, Error> {

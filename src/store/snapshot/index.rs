@@ -1,13 +1,10 @@
 //! What is known of all snapshots without reading their files.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
-
-use fs_err as fs;
 
 use super::{CHANNELS, Channel, FILES, HEAD, LONGEST_NAME, RESERVED, SnapshotHead, SnapshotId};
 use crate::store::Error;
-use crate::store::layout::Layout;
+use crate::store::notes::Turn;
 
 /// How much of a snapshot file is read for its head, in bytes; the longest head has some 600.
 const HEAD_LENGTH: u64 = 4096;
@@ -21,16 +18,16 @@ pub(in crate::store) struct Index {
 
 impl Index {
     /// Reads the heads and the channels. A snapshot whose head is damaged is left out: `verify` names it.
-    pub(in crate::store) fn read(layout: &Layout) -> Result<Self, Error> {
+    pub(in crate::store) fn read(turn: &Turn<'_>) -> Result<Self, Error> {
         let mut index = Self::default();
-        for id in ids(layout)? {
-            match head(layout, &id) {
+        for (id, start) in turn.snapshot_starts(HEAD_LENGTH)? {
+            match head(&start) {
                 Some(head) if head.id == id => drop(index.heads.insert(id, head)),
                 _ => tracing::error!(snapshot = %id, "its file is damaged: jetwheel verify says more"),
             }
         }
         for name in CHANNELS {
-            if let Some(channel) = Channel::read(layout, name)? {
+            if let Some(channel) = Channel::read(turn, name)? {
                 index.channels.insert(name, channel);
             }
         }
@@ -73,24 +70,9 @@ impl Index {
     }
 }
 
-/// The ids of all snapshot files, damaged ones too, in order.
-pub(in crate::store) fn ids(layout: &Layout) -> Result<Vec<SnapshotId>, Error> {
-    let folder = layout.snapshots();
-    let mut ids = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(Error::io(&folder))? {
-        let path = entry.map_err(Error::io(&folder))?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            ids.extend(path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok()));
-        }
-    }
-    ids.sort();
-    Ok(ids)
-}
-
-fn head(layout: &Layout, id: &SnapshotId) -> Option<SnapshotHead> {
-    let mut bytes = Vec::new();
-    fs::File::open(layout.snapshot(id)).ok()?.take(HEAD_LENGTH).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
+/// Reads the head in the first bytes of a snapshot.
+fn head(start: &[u8]) -> Option<SnapshotHead> {
+    let text = String::from_utf8_lossy(start);
     let (_, body) = text.strip_prefix(HEAD)?.split_once("\",")?;
     let (head, _) = body.split_once(FILES)?;
     serde_json::from_str(&format!("{{{head}}}")).ok()

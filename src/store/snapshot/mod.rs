@@ -14,13 +14,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
-use std::path::PathBuf;
+use std::sync::MutexGuard;
 
-use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::record::{Light, parse_file_key, project_prefix};
-use super::layout::{persist, sync_folder};
+use super::notes::Turn;
 use super::{Error, Store, locked, parse_payload, recover, strange};
 use crate::digest::{Hasher, Sha256};
 use crate::wheel::ProjectName;
@@ -32,7 +31,7 @@ mod read;
 
 pub use channel::{CHANNELS, Channel};
 pub use id::{NotASnapshotId, SnapshotId};
-pub(super) use index::{Index, ids};
+pub(super) use index::Index;
 
 /// What a snapshot file begins with; the number is the format's version.
 const HEAD: &str = r#"{"format":1,"checksum":""#;
@@ -193,7 +192,7 @@ impl Store {
         totals: Totals,
         each: impl FnOnce(&mut dyn FnMut(SnapshotFile) -> io::Result<()>) -> Result<(), Error>,
     ) -> Result<Option<SnapshotId>, Error> {
-        let mut index = locked(&self.snapshots);
+        let (mut index, turn) = self.snapshots_turn()?;
         let set = totals.hasher.finish();
         let same = |newest: &SnapshotHead| newest.set == set && newest.origin == new.origin;
         let newest = index.heads.values().next_back();
@@ -203,7 +202,7 @@ impl Store {
         if let Some(name) = &new.name {
             index.check_name(name)?;
         }
-        self.layout.check_space(totals.count.saturating_mul(300))?;
+        self.places.layout.check_space(totals.count.saturating_mul(300))?;
         let now = jiff::Timestamp::now();
         let head = SnapshotHead {
             id: SnapshotId::after(index.heads.keys().next_back(), now),
@@ -215,8 +214,8 @@ impl Store {
             bytes: totals.bytes,
             set,
         };
-        let path = self.layout.snapshot(&head.id);
-        let folder = self.layout.spool();
+        let path = self.notes.snapshot_name(&head.id);
+        let folder = self.places.layout.spool();
         let spooled =
             tempfile::Builder::new().prefix("new-").tempfile_in(&folder).map_err(Error::io(&folder))?;
         let mut out = Hashing { out: io::BufWriter::new(spooled), hasher: Hasher::default() };
@@ -244,8 +243,8 @@ impl Store {
             spooled.write_all(checksum.as_bytes())?;
             Ok(spooled)
         });
-        persist(ended.map_err(Error::io(&path))?, &path)?;
-        sync_folder(&self.layout.snapshots())?;
+        turn.put_snapshot(&head.id, ended.map_err(Error::io(&path))?)?;
+        turn.finish()?;
         let id = head.id.clone();
         index.heads.insert(id.clone(), head);
         Ok(Some(id))
@@ -258,7 +257,7 @@ impl Store {
         let place = self.catalogue()?;
         let Some(catalogue) = place.as_ref() else {
             let fault = super::Fault::Refused("it could not be opened anew".to_owned());
-            return Err(recover::refusal(&self.layout, fault));
+            return Err(recover::refusal(&self.places.layout, fault));
         };
         let mut unwritten = None;
         let scanned = catalogue.scan(b"f", |key, payload| {
@@ -274,8 +273,8 @@ impl Store {
             }
             Ok(())
         });
-        scanned.map_err(|fault| recover::refusal(&self.layout, fault))?;
-        unwritten.map_or(Ok(()), |error| Err(Error::io(&self.layout.snapshots())(error)))
+        scanned.map_err(|fault| recover::refusal(&self.places.layout, fault))?;
+        unwritten.map_or(Ok(()), |error| Err(Error::io(&self.places.layout.snapshots())(error)))
     }
 
     /// All held files, by project and name.
@@ -300,22 +299,19 @@ impl Store {
 
     /// Removes a snapshot file; its blobs are `gc`'s part. Refused where a channel names it.
     pub fn remove_snapshot(&self, id: &SnapshotId) -> Result<(), Error> {
-        let mut index = locked(&self.snapshots);
+        let (mut index, turn) = self.snapshots_turn()?;
         if let Some(channel) = index.channel_of(id) {
             return Err(Error::SnapshotInUse { snapshot: id.to_string(), channel });
         }
-        self.remove_from(&mut index, id)
+        turn.remove_snapshot(id)?;
+        index.heads.remove(id);
+        turn.finish()
     }
 
-    fn remove_from(&self, index: &mut Index, id: &SnapshotId) -> Result<(), Error> {
-        let path = self.layout.snapshot(id);
-        match fs::remove_file(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io(&path)(error)),
-        }
-        index.heads.remove(id);
-        sync_folder(&self.layout.snapshots())
+    /// The index, and the right to change it.
+    fn snapshots_turn(&self) -> Result<(MutexGuard<'_, Index>, Turn<'_>), Error> {
+        let turn = self.notes.snapshots_turn()?;
+        Ok((locked(&self.snapshots), turn))
     }
 
     /// The snapshots that the retention rule lets go: all but the newest `keep`, those with a name, and those to which a
@@ -352,14 +348,14 @@ impl Store {
         self.keep_snapshots.store(keep.max(1), std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Where a snapshot lies.
-    pub fn snapshot_path(&self, id: &SnapshotId) -> PathBuf {
-        self.layout.snapshot(id)
+    /// Whether there is a snapshot of that id, even one that is damaged.
+    pub fn has_snapshot(&self, id: &SnapshotId) -> Result<bool, Error> {
+        Ok(self.notes.snapshot_ids()?.contains(id))
     }
 }
 
 fn unwritten(store: &Store) -> impl FnOnce(io::Error) -> Error + use<> {
-    Error::io(&store.layout.snapshots())
+    Error::io(&store.places.layout.snapshots())
 }
 
 /// Hashes all that is written through it.

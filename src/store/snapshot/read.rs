@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io::{self, Read};
 
-use fs_err as fs;
 use serde::Deserialize;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -11,7 +10,7 @@ use super::{
     FilesByProject, HEAD, NO_CHECKSUM, PolicyFile, Snapshot, SnapshotFile, SnapshotHead, SnapshotId,
 };
 use crate::digest::{HashingReader, Sha256};
-use crate::store::{Error, Store, locked};
+use crate::store::{Error, Store};
 
 /// The longest snapshot file that is read, in bytes: some 10 million files.
 const LONGEST: u64 = 2 << 30;
@@ -25,12 +24,12 @@ impl Store {
     }
 
     /// The files of a snapshot, by project.
-    pub fn snapshot_files(&self, id: &SnapshotId) -> Result<FilesByProject, Error> {
+    pub fn snapshot_files(&self, id: &SnapshotId) -> Result<(SnapshotHead, FilesByProject), Error> {
         let mut files = FilesByProject::new();
-        self.each_in_snapshot(id, |file| {
+        let (head, _) = self.each_in_snapshot(id, |file| {
             files.entry(file.project).or_default().insert((file.file, file.sha256));
         })?;
-        Ok(files)
+        Ok((head, files))
     }
 
     /// Visits the files of a snapshot, in order, in flat memory. What was visited counts only if this yields no error: the
@@ -40,11 +39,11 @@ impl Store {
         id: &SnapshotId,
         mut visit: impl FnMut(SnapshotFile),
     ) -> Result<(SnapshotHead, Vec<PolicyFile>), Error> {
-        if !locked(&self.snapshots).heads.contains_key(id) && !self.layout.snapshot(id).exists() {
+        let Some(file) = self.notes.open_snapshot(id)? else {
             return Err(Error::NoSnapshot { asked: id.to_string() });
-        }
-        let path = self.layout.snapshot(id);
-        let mut file = fs::File::open(&path).map_err(Error::io(&path))?.take(LONGEST);
+        };
+        let path = self.notes.snapshot_name(id);
+        let mut file = file.take(LONGEST);
         let damaged = |found: String| Error::Damaged { path: path.clone(), found };
         let mut start = vec![0; HEAD.len().saturating_add(NO_CHECKSUM.len()).saturating_add(2)];
         file.read_exact(&mut start).map_err(|_| damaged("is cut short".to_owned()))?;

@@ -7,8 +7,8 @@ use fs_err as fs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Error;
-use super::layout::sync_folder;
+use crate::store::Error;
+use crate::store::layout::sync_folder;
 
 /// The longest log, in bytes; then it becomes `NAME.jsonl.1`. That takes the place of an older one, or `NAME.jsonl.2` is next.
 const LONGEST_LOG: u64 = 8 << 20;
