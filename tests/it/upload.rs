@@ -44,7 +44,7 @@ impl Site {
         self.mirror.url("/legacy/")
     }
 
-    fn twine(&self, url: &str, token: Option<&str>, arguments: &[&str], wheel: &Path) -> (bool, String) {
+    fn twine(url: &str, token: Option<&str>, arguments: &[&str], wheel: &Path) -> (bool, String) {
         let mut command = Command::new(client_program("twine", "twine"));
         command.args(["upload", "--non-interactive", "--disable-progress-bar", "--repository-url", url]);
         if let Some(token) = token {
@@ -56,7 +56,7 @@ impl Site {
         said(&command.output().unwrap())
     }
 
-    fn uv(&self, url: &str, token: Option<&str>, wheel: &Path) -> (bool, String) {
+    fn uv(url: &str, token: Option<&str>, wheel: &Path) -> (bool, String) {
         let mut command = Command::new(client_program("uv", "uv"));
         command.args(["publish", "--no-config", "--publish-url", url]);
         if let Some(token) = token {
@@ -124,7 +124,7 @@ const UPLOAD: [(&str, &str); 2] = [(":action", "file_upload"), ("protocol_versio
 #[test]
 fn twine_uploads_and_pip_installs_and_all_is_noted() {
     let site = Site::new();
-    let (done, text) = site.twine(&site.url(), Some(&site.token), &[], &site.wheel());
+    let (done, text) = Site::twine(&site.url(), Some(&site.token), &[], &site.wheel());
     assert!(done, "{text}");
     let fetched = Pip::newest().download(&site.mirror.index_url(ORIN), JETPACK_6, "site-build");
     assert!(fetched.done && fetched.names == [WHEEL], "{}", fetched.said);
@@ -132,7 +132,7 @@ fn twine_uploads_and_pip_installs_and_all_is_noted() {
     let candidate = get(&site.mirror.url(""), &format!("/{ORIN}@candidate/simple/site-build/"), &[]);
     assert!(candidate.status == 200 && candidate.text().contains(WHEEL), "an upload makes a snapshot");
     // The same once more is done already.
-    let (done, text) = site.twine(&site.url(), Some(&site.token), &[], &site.wheel());
+    let (done, text) = Site::twine(&site.url(), Some(&site.token), &[], &site.wheel());
     assert!(done, "{text}");
 
     let other = tempfile::tempdir().unwrap();
@@ -154,14 +154,14 @@ fn twine_uploads_and_pip_installs_and_all_is_noted() {
 fn uv_publishes() {
     let site = Site::new();
     for _ in 0..2 {
-        let (done, text) = site.uv(&site.url(), Some(&site.token), &site.wheel());
+        let (done, text) = Site::uv(&site.url(), Some(&site.token), &site.wheel());
         assert!(done, "{text}");
     }
     assert_eq!(get(&site.mirror.url(""), &format!("/{ORIN}/simple/site-build/"), &[]).status, 200);
     // Where a publisher takes the index for the place of uploads, one line names the right one (case C18).
-    let (done, text) = site.uv(&site.mirror.index_url(ORIN), Some(&site.token), &site.wheel());
+    let (done, text) = Site::uv(&site.mirror.index_url(ORIN), Some(&site.token), &site.wheel());
     assert!(!done && text.contains(&site.url()), "{text}");
-    let (done, text) = site.twine(&site.mirror.index_url(ORIN), Some(&site.token), &[], &site.wheel());
+    let (done, text) = Site::twine(&site.mirror.index_url(ORIN), Some(&site.token), &[], &site.wheel());
     assert!(!done && text.contains("405") && text.contains(&site.url()), "{text}");
 }
 
@@ -187,18 +187,18 @@ fn both_are_told_why_they_may_not() {
     }
     told.push((Some(brief.as_str()), "401", "expired at"));
     for (token, status, words) in told {
-        let (done, text) = site.twine(&site.url(), token, &[], &site.wheel());
+        let (done, text) = Site::twine(&site.url(), token, &[], &site.wheel());
         assert!(!done && text.contains(status) && text.contains(words), "twine: {text}");
-        let (done, text) = site.uv(&site.url(), token, &site.wheel());
+        let (done, text) = Site::uv(&site.url(), token, &site.wheel());
         assert!(!done && text.contains(status) && text.contains(words), "uv: {text}");
     }
     // Without a token twine asks its user and uv does not send anything; curl does.
     let answer = send(&site.mirror.url(""), "POST", "/legacy/", &[], b"x");
     assert_eq!(answer.status, 401);
     assert!(answer.text().contains("needs an access token"), "{}", answer.text());
-    let (done, text) = site.uv(&site.url(), None, &site.wheel());
+    let (done, text) = Site::uv(&site.url(), None, &site.wheel());
     assert!(!done, "{text}");
-    let (done, text) = site.twine(&site.url(), None, &[], &site.wheel());
+    let (done, text) = Site::twine(&site.url(), None, &[], &site.wheel());
     assert!(!done, "{text}");
     assert_eq!(get(&site.mirror.url(""), &format!("/{ORIN}/simple/site-build/"), &[]).status, 404);
     assert_eq!(get(&site.mirror.url(""), "/legacy/", &[]).status, 405);
@@ -216,7 +216,7 @@ fn a_damaged_wheel_is_refused_with_the_reason_and_never_listed() {
     let damaged = site.folder.path().join("in");
     fs_err::create_dir(&damaged).unwrap();
     fs_err::write(damaged.join(WHEEL), &bytes).unwrap();
-    let (done, text) = site.twine(&site.url(), Some(&site.token), &[], &damaged.join(WHEEL));
+    let (done, text) = Site::twine(&site.url(), Some(&site.token), &[], &damaged.join(WHEEL));
     assert!(!done && text.contains("400") && text.contains("site_build/__init__.py"), "{text}");
     assert_eq!(get(&site.mirror.url(""), &format!("/{ORIN}/simple/site-build/"), &[]).status, 404);
     assert_eq!(site.spooled(), 0);

@@ -4,7 +4,7 @@
 //! piece; only when the form is whole, its digests fit and the wheel was inspected does the store know of it. What is
 //! refused is still read to its end, for clients look at the answer only when they have sent everything.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -131,7 +131,7 @@ pub(super) async fn upload(
         Put::Known => format!("{name} was here already, with the same bytes\n"),
     };
     if let Some(id) = snapshot {
-        text.push_str(&format!("snapshot {id}\n"));
+        let _infallible = writeln!(text, "snapshot {id}");
     }
     let mut reply = Reply::text(StatusCode::OK, Bytes::from(text));
     reply.set(header::CACHE_CONTROL, "no-store");

@@ -1,6 +1,6 @@
 //! Where the bytes of an uploaded file go: the store's spool, hashed on the way.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
@@ -83,7 +83,12 @@ impl Sink {
 
     /// The digests of all that was written.
     pub(super) fn digests(&self) -> Digests {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = |bytes: &[u8]| {
+            bytes.iter().fold(String::new(), |mut text, byte| {
+                let _infallible = write!(text, "{byte:02x}");
+                text
+            })
+        };
         Digests {
             sha256: self.sha256.clone().finish().to_string(),
             md5: hex(&self.md5.clone().finalize()),
