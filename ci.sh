@@ -29,6 +29,7 @@ system() {
     command -v readelf >/dev/null || missing+=(binutils) # the judge of ELF facts
     command -v curl >/dev/null || missing+=(curl)        # the plainest client
     command -v mount >/dev/null && command -v unshare >/dev/null || missing+=(mount util-linux) # a small disk to fill
+    command -v openssl >/dev/null || missing+=(openssl)  # makes the certificates of the tests
     command -v minisign >/dev/null || missing+=(minisign) # the judge of signatures
     [ -x /usr/sbin/nginx ] || missing+=(nginx-light) # the proxy that mirrors stand behind
     command -v shellcheck >/dev/null || missing+=(shellcheck) # the judge of setup.sh, which runs under
@@ -70,6 +71,7 @@ clients() {
     tool pip-newest -U pip
     tool devpi devpi-server
     tool prometheus prometheus-client # its parser is the judge of /metrics
+    tool twine twine
     local python
     python=$(old_python)
     tool pip-20.0.2 pip==20.0.2 # JetPack 5 ships it

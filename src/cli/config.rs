@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{Usage, pull};
+use crate::access::{Reading, Rules};
 use crate::upstream::{Login, Options};
 
 /// The values of the configuration file; all may be absent.
@@ -29,6 +30,8 @@ pub struct Config {
     pub network: Network,
     /// Address and port to serve on.
     pub listen: Option<String>,
+    /// Who may read.
+    pub access: Access,
     /// What a device's URL without `@` stands for: `newest` (what is held now), `stable`, `candidate`, or a snapshot.
     pub channel: Option<String>,
     /// Path at which a proxy has the mirror, such as `/mirror`; requests may come with it or without.
@@ -37,6 +40,23 @@ pub struct Config {
     pub public_key: Option<PathBuf>,
     /// How many snapshots are kept, besides those that have a name or are named by a channel.
     pub keep_snapshots: Option<usize>,
+}
+
+/// Who may read; changing the mirror always needs a token.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Access {
+    /// `open` to anybody, or by `token`.
+    pub read: Reading,
+    /// The same for devices, by their ids or patterns.
+    pub devices: BTreeMap<String, Reading>,
+}
+
+impl Access {
+    /// The rules of the server.
+    pub fn rules(&self) -> Rules {
+        Rules { read: self.read, devices: self.devices.clone() }
+    }
 }
 
 /// The name of the configuration file below `$XDG_CONFIG_HOME` (XDG Base Directory Specification 0.8) and `/etc`.

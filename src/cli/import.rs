@@ -73,6 +73,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             .console
             .say("note: this site has a policy folder of its own, so that of the bundle is not used")?;
     }
+    let what = serde_json::json!({
+        "site": imported.site, "snapshot": imported.snapshot, "origin": imported.origin, "taken": imported.taken,
+    });
+    context.audit("import", what)?;
     if context.format == Format::Json {
         context.console.print_json(&imported)?;
     } else {

@@ -13,6 +13,7 @@ use crate::store::{self, Store};
 
 mod add;
 mod advisories;
+mod audit;
 mod closure;
 mod completions;
 mod config;
@@ -36,6 +37,7 @@ mod resolve;
 mod serve;
 mod snapshot;
 mod sync;
+mod token;
 mod verify;
 
 pub use config::Config;
@@ -149,6 +151,10 @@ pub enum Command {
     Gc(gc::Arguments),
     /// Make the catalogue anew from the blobs and their sidecar files
     Rebuild(rebuild::Arguments),
+    /// Make, list and revoke access tokens
+    Token(token::Arguments),
+    /// Show who changed the store, when, and how
+    Audit(audit::Arguments),
     /// Print a shell's completions of this command
     Completions(completions::Arguments),
     /// Write the manual pages
@@ -203,6 +209,8 @@ pub struct Context {
     pub format: Format,
     /// Where to write.
     pub console: Console,
+    /// Who gave the command, as the audit log names them.
+    pub who: String,
     policies: Option<PathBuf>,
     policies_from: PoliciesFrom,
     store: Option<Arc<Store>>,
@@ -232,7 +240,8 @@ impl Context {
             (None, Some(dir)) => (Some(dir), PoliciesFrom::Bundles),
             (None, None) => (None, PoliciesFrom::Nowhere),
         };
-        Ok(Self { data, cwd, config, format: cli.format, console, policies, policies_from, store })
+        let who = audit::user(rustix::process::getuid().as_raw());
+        Ok(Self { data, cwd, config, format: cli.format, console, who, policies, policies_from, store })
     }
 
     /// The store, opened at the first call.
@@ -345,6 +354,8 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Gc(arguments) => gc::run(&arguments, context),
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),
+        Command::Token(arguments) => token::run(&arguments, context),
+        Command::Audit(arguments) => audit::run(&arguments, context),
         Command::Completions(arguments) => completions::run(&arguments, context),
         Command::Man(arguments) => man::run(&arguments, context),
     }

@@ -1,6 +1,7 @@
 //! `jetwheel serve`.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -8,9 +9,10 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::pull::Asked;
-use super::{Answer, Context, Named, Usage, forward, load_policy, log, pull};
+use super::{Answer, Context, Named, Usage, forward, load_policy, log, pull, snapshot};
 use crate::server::forwarded::is_mount;
-use crate::server::{Limits, PolicySource, Server};
+use crate::server::{AfterChange, Limits, PolicySource, Server};
+use crate::store::Store;
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
@@ -61,7 +63,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     {
         return Err(Usage(format!("prefix is {prefix:?}, expected a path such as /mirror")).into());
     }
-    let load = Box::new(|dir: &std::path::Path| load_policy(dir).map_err(|error| format!("{error:#}")));
+    let load = Box::new(|dir: &Path| load_policy(dir).map_err(|error| format!("{error:#}")));
     let policies = match context.site_policies() {
         // A folder that the command line names is there, or its name is wrong; one of the configuration may be mounted later.
         Some((dir, Named::InConfiguration)) if !dir.exists() => PolicySource::awaited_folder(dir, load),
@@ -88,6 +90,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         let server = Server::bind(listen, store, policies, Limits::default())
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
+        let server = server.with_rules(context.config.access.rules());
+        let server = server.with_after_change(after_change(&store_for_commands, context));
         let server = match &context.config.channel {
             Some(channel) => server.with_channel(channel.clone()),
             None => server,
@@ -122,6 +126,18 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     runtime.shutdown_timeout(LAST_WAIT);
     drop(log);
     served
+}
+
+/// Makes a snapshot after an upload, as the commands do after a change.
+fn after_change(store: &Arc<Store>, context: &Context) -> AfterChange {
+    let store = Arc::clone(store);
+    let (site, of_bundles) = (context.site_policies().map(|(dir, _)| dir), context.bundle_policies());
+    Box::new(move |reason| {
+        // That of bundles may come while the server runs.
+        let policies = site.clone().or_else(|| Some(of_bundles.clone()).filter(|dir| dir.is_dir()));
+        let new = snapshot::new_by(reason, policies.as_deref()).map_err(|error| format!("{error:#}"))?;
+        snapshot::freeze(&store, &new).map_err(|error| error.to_string())
+    })
 }
 
 /// Tells systemd, where it started this process, how far the server is.

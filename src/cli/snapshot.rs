@@ -1,6 +1,7 @@
 //! `jetwheel snapshot`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use clap::Subcommand;
 use serde::Serialize;
@@ -167,6 +168,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             let damaged = snapshot.parse().ok().filter(|id| store.has_snapshot(id).is_ok_and(|there| there));
             let id = damaged.map_or_else(|| find(&store, snapshot), Ok)?;
             store.remove_snapshot(&id).map_err(usage)?;
+            context.audit("snapshot remove", serde_json::json!({ "snapshot": id }))?;
             if context.format == Format::Json {
                 context.console.print_json(&serde_json::json!({ "removed": id }))?;
             } else {
@@ -180,26 +182,47 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
 /// Freezes what is held after a change, where that says something new. `candidate` follows.
 pub(super) fn after_change(context: &mut Context, reason: &str) -> anyhow::Result<Option<SnapshotId>> {
     let store = context.store()?;
-    let new = new(reason, context)?;
-    let made = store.take_snapshot(&new)?;
+    let made = freeze(&store, &new(reason, context)?)?;
+    if let Some(id) = &made {
+        context.audit(reason, serde_json::json!({ "snapshot": id }))?;
+        context.console.say(format_args!("snapshot {id}"))?;
+    }
+    Ok(made)
+}
+
+/// Freezes what is held, where that says something new, and points `candidate` to it.
+pub(super) fn freeze(store: &Store, new: &NewSnapshot) -> Result<Option<SnapshotId>, store::Error> {
+    let made = store.take_snapshot(new)?;
     if let Some(id) = made.clone().or_else(|| store.left_behind("candidate")) {
         store.promote("candidate", &id)?;
         store.prune_snapshots()?;
-        context.console.say(format_args!("snapshot {id}"))?;
     }
     Ok(made)
 }
 
 /// A snapshot by the site's policy.
 pub(super) fn new(reason: &str, context: &Context) -> anyhow::Result<NewSnapshot> {
-    let without_gone = context.policy()?.hides_gone();
-    let policy = policy_files(context)?;
+    new_by(reason, context.policies())
+}
+
+/// A snapshot by the policy of a folder.
+pub(super) fn new_by(reason: &str, policies: Option<&Path>) -> anyhow::Result<NewSnapshot> {
+    let without_gone = match policies {
+        Some(dir) => super::load_policy(dir)?.hides_gone(),
+        None => Policy::builtin().hides_gone(),
+    };
+    let policy = policy_files_of(policies)?;
     Ok(NewSnapshot { reason: reason.to_owned(), policy, without_gone, ..NewSnapshot::default() })
 }
 
 /// The files of the site's policy.
 pub(super) fn policy_files(context: &Context) -> anyhow::Result<Vec<PolicyFile>> {
-    let files = match context.policies() {
+    policy_files_of(context.policies())
+}
+
+/// The files of a policy folder.
+pub(super) fn policy_files_of(policies: Option<&Path>) -> anyhow::Result<Vec<PolicyFile>> {
+    let files = match policies {
         Some(dir) => super::read_policy(dir)?,
         None => Vec::new(),
     };
@@ -255,6 +278,7 @@ fn create(name: Option<String>, store: &Store, context: &mut Context) -> anyhow:
     };
     store.promote("candidate", &id)?;
     store.prune_snapshots()?;
+    context.audit("snapshot create", serde_json::json!({ "snapshot": id }))?;
     let made = listed(store).into_iter().find(|listed| listed.head.id == id);
     if context.format == Format::Json {
         context.console.print_json(&made)?;
@@ -355,6 +379,7 @@ fn move_channel(
         Err(error) => return Err(usage(error)),
     };
     let moved = Moved { channel: channel.to_owned(), snapshot, before };
+    context.audit("snapshot channel", serde_json::to_value(&moved)?)?;
     if context.format == Format::Json {
         context.console.print_json(&moved)?;
     } else {

@@ -59,6 +59,11 @@ pub(super) fn run_with(
     let devices = devices(&store, &context.policy()?, &report);
     if arguments.repair {
         store.repair(&mut report, fetch)?;
+        let mended = report.findings.iter().filter(|finding| finding.mended);
+        let mended: Vec<_> = mended.map(|finding| finding.sha256).collect();
+        if !mended.is_empty() {
+            context.audit("verify --repair", serde_json::json!({ "mended": mended }))?;
+        }
     }
     if context.format == Format::Json {
         let mut json = serde_json::to_value(&report)?;

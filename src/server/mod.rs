@@ -16,6 +16,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::access::Rules;
 use crate::store::Store;
 
 mod accept;
@@ -26,6 +27,7 @@ mod explain;
 mod files;
 mod folder_watch;
 pub(crate) mod forwarded;
+mod gate;
 mod health;
 mod id;
 pub(crate) mod in_force;
@@ -47,11 +49,13 @@ mod resolve;
 mod router;
 mod simple;
 pub(crate) mod state;
+mod upload;
 pub(crate) mod verdicts;
 pub(crate) mod view;
 mod watched;
 
 pub use in_force::{Load, PolicySource};
+pub use upload::AfterChange;
 
 /// What bounds the clients.
 #[derive(Debug, Clone, Copy)]
@@ -139,6 +143,34 @@ impl Server {
         self
     }
 
+    /// Sets who may read what.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.settings(|state| state.rules = rules);
+        self
+    }
+
+    /// Sets what is done after an upload.
+    #[must_use]
+    pub fn with_after_change(mut self, after: AfterChange) -> Self {
+        self.settings(|state| state.uploads.after_change = Some(after));
+        self
+    }
+
+    /// Sets the most bytes of an upload.
+    #[must_use]
+    pub fn with_largest_upload(mut self, bytes: u64) -> Self {
+        self.settings(|state| state.uploads.largest = bytes);
+        self
+    }
+
+    /// Changes what requests share, of which there are none yet.
+    fn settings(&mut self, change: impl FnOnce(&mut state::State)) {
+        if let Some(state) = Arc::get_mut(&mut self.state) {
+            change(state);
+        }
+    }
+
     /// The address, with the real port where 0 was asked for.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
@@ -168,13 +200,13 @@ impl Server {
                 let (state, watcher) = (Arc::clone(&state), graceful.watcher());
                 tokio::spawn(async move {
                     let open = Open::new(Arc::clone(&state));
-                    let outbox = outbox::Outbox::default();
-                    let io = watch(stream, outbox.clone(), head, limits.stall);
+                    let (outbox, hold) = (outbox::Outbox::default(), watched::Hold::default());
+                    let io = watch(stream, outbox.clone(), hold.clone(), head, limits.stall);
                     let service = service_fn(move |request| {
-                        let (state, outbox) = (Arc::clone(&state), outbox.clone());
+                        let (state, outbox, hold) = (Arc::clone(&state), outbox.clone(), hold.clone());
                         async move {
                             Ok::<_, std::convert::Infallible>(
-                                router::respond(state, request, from, &outbox).await,
+                                router::respond(state, request, from, &outbox, &hold).await,
                             )
                         }
                     });
@@ -236,10 +268,11 @@ fn builder(head: Duration) -> auto::Builder<TokioExecutor> {
 fn watch(
     stream: TcpStream,
     outbox: outbox::Outbox,
+    hold: watched::Hold,
     first: Duration,
     stall: Duration,
 ) -> TokioIo<watched::Watched> {
     // Answers are written whole; waiting for more to send would only delay them.
     let _only_slower_without = stream.set_nodelay(true);
-    TokioIo::new(watched::Watched::new(stream, outbox, first, stall))
+    TokioIo::new(watched::Watched::new(stream, outbox, hold, first, stall))
 }

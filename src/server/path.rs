@@ -40,6 +40,8 @@ pub(super) enum Route {
     Check { device: String },
     /// `/{device}/reports`
     Reports { device: String },
+    /// `/legacy/`
+    Upload,
     /// A spelling of another path, as a relative reference without a query.
     Moved(String),
 }
@@ -61,8 +63,14 @@ impl Route {
             Self::Setup { .. } => "setup",
             Self::Check { .. } => "check",
             Self::Reports { .. } => "reports",
+            Self::Upload => "upload",
             Self::Moved(_) => "moved",
         }
+    }
+
+    /// Whether it is for POST.
+    pub(super) const fn takes_a_body(&self) -> bool {
+        matches!(self, Self::Resolve { .. } | Self::Reports { .. } | Self::Upload)
     }
 }
 
@@ -82,6 +90,7 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
         ["healthz"] => Ok(Route::Health),
         ["readyz"] => Ok(Route::Ready),
         ["metrics"] => Ok(Route::Metrics),
+        ["legacy", ""] | ["legacy"] => Ok(Route::Upload),
         ["", ..] => Err(Refusal::NoSuchPage),
         [_, "simple"] => Ok(Route::Moved("simple/".to_owned())),
         [device, "simple", ""] => Ok(Route::Projects { device: device.to_owned() }),

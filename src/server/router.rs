@@ -19,7 +19,10 @@ use super::path::{self, Route};
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::State;
-use super::{accept, device, explain, files, forwarded, health, pages, request_body, resolve, simple};
+use super::watched::Hold;
+use super::{
+    accept, device, explain, files, forwarded, health, pages, request_body, resolve, simple, upload,
+};
 
 /// Answers one request, whatever happens.
 pub(super) async fn respond(
@@ -27,6 +30,7 @@ pub(super) async fn respond(
     request: Request<Incoming>,
     from: SocketAddr,
     outbox: &Outbox,
+    hold: &Hold,
 ) -> Response<Logged> {
     let version = request.version();
     let head = request.method() == Method::HEAD;
@@ -34,7 +38,7 @@ pub(super) async fn respond(
     let route = path::parse(forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state)));
     let name = route.as_ref().map_or("none", Route::name);
     let line = Line::begin(&request, name, id, from, Arc::clone(&state));
-    let reply = match AssertUnwindSafe(answer(&state, route, request)).catch_unwind().await {
+    let reply = match AssertUnwindSafe(answer(&state, route, request, hold)).catch_unwind().await {
         Ok(Ok(reply)) => reply,
         Ok(Err(refusal)) => {
             refusal.log(line.id());
@@ -78,6 +82,7 @@ async fn answer(
     state: &Arc<State>,
     route: Result<Route, Refusal>,
     request: Request<Incoming>,
+    hold: &Hold,
 ) -> Result<Reply, Refusal> {
     let (parts, body) = request.into_parts();
     // RFC 9112, section 3.2: two hosts mean that someone on the way reads another request than we do.
@@ -86,28 +91,40 @@ async fn answer(
     }
     let prefix = prefix_of(state);
     let base_url = |parts: &Parts| base_url(parts, prefix);
+    let is_page = matches!(parts.method, Method::GET | Method::HEAD);
     let route = match route {
-        Ok(Route::Resolve { device }) => {
-            let body = posted(&parts, body).await?;
-            let in_force = &state.in_force().await?;
-            let view = state.view(&device).await?;
-            return resolve::resolve(state, in_force, view, &base_url(&parts)?, body).await;
-        }
-        Ok(Route::Reports { device }) => {
-            let body = posted(&parts, body).await?;
-            let in_force = &state.in_force().await?;
-            let view = state.view(&device).await?;
-            return device::report(state, in_force, &view.device, body).await;
-        }
-        route if parts.method != Method::GET && parts.method != Method::HEAD => {
+        Ok(route) if is_page || route.takes_a_body() => route,
+        route => {
             request_body::discard(body).await;
-            return Err(route.err().unwrap_or(Refusal::ReadOnly));
+            let uploads = base_url(&parts).map(|base| format!("{base}/legacy/")).ok();
+            return Err(route.err().unwrap_or(Refusal::ReadOnly { uploads }));
         }
-        route => route?,
     };
-    let headers = &parts.headers;
+    let caller = state.caller(&parts.headers)?;
     let in_force = &state.in_force().await?;
+    if route == Route::Upload && parts.method != Method::POST {
+        return Err(Refusal::UploadsOnly);
+    }
+    if let Err(refusal) = state.admit(&caller, &route, in_force) {
+        match route {
+            Route::Upload => request_body::discard_upload(body).await,
+            _ => request_body::discard(body).await,
+        }
+        return Err(refusal);
+    }
+    let headers = &parts.headers;
     match route {
+        Route::Resolve { device } => {
+            let body = posted(&parts, body).await?;
+            let view = state.view(&device).await?;
+            resolve::resolve(state, in_force, view, &base_url(&parts)?, body).await
+        }
+        Route::Upload => upload::upload(state, &caller, headers, body, hold).await,
+        Route::Reports { device } => {
+            let body = posted(&parts, body).await?;
+            let view = state.view(&device).await?;
+            device::report(state, in_force, &view.device, body).await
+        }
         Route::Home => Ok(pages::home(in_force, &format!("{}{prefix}", base(headers)))),
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,
@@ -137,7 +154,6 @@ async fn answer(
         }
         Route::Setup { device } => device::setup(in_force, &state.view(&device).await?, &base_url(&parts)?),
         Route::Check { device } => device::check(in_force, &state.view(&device).await?, &base_url(&parts)?),
-        Route::Resolve { .. } | Route::Reports { .. } => Err(Refusal::PostOnly),
     }
 }
 

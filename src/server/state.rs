@@ -14,8 +14,10 @@ use super::opened::Opened;
 use super::pull;
 use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
+use super::upload::Uploads;
 use super::verdicts::Verdicts;
 use super::view::{Scope, Views};
+use crate::access::Rules;
 use crate::digest::Sha256;
 use crate::policy::DeviceProfile;
 use crate::store::Store;
@@ -32,6 +34,7 @@ const FILES_WEIGHT: usize = 8 << 20;
 pub(super) struct State {
     pub(super) store: Arc<Store>,
     pub(super) policies: PolicySource,
+    pub(super) rules: Rules,
     pub(super) views: Views,
     /// The path at which a proxy has the mirror, where the configuration says so.
     pub(super) prefix: OnceLock<String>,
@@ -43,6 +46,7 @@ pub(super) struct State {
     pub(super) metrics: Metrics,
     /// Whoever asks upstreams; unset where nobody does.
     pub(super) pull: OnceLock<Arc<dyn pull::Source>>,
+    pub(super) uploads: Uploads,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
     turns: [Mutex<()>; TURNS],
 }
@@ -97,6 +101,7 @@ impl State {
     pub(super) fn new(store: Arc<Store>, policies: PolicySource) -> Self {
         Self {
             policies,
+            rules: Rules::default(),
             views: Views::new(),
             prefix: OnceLock::new(),
             pages: Lru::new(PAGES_WEIGHT),
@@ -106,6 +111,7 @@ impl State {
             resolving: Resolving::default(),
             metrics: Metrics::new(),
             pull: OnceLock::new(),
+            uploads: Uploads::default(),
             names: Mutex::new(None),
             store,
             turns: [const { Mutex::new(()) }; TURNS],

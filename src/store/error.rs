@@ -53,6 +53,14 @@ pub enum Error {
         /// What was found, and what was expected.
         found: String,
     },
+    /// The file of the access tokens does not read as one. Until it does, no token is worth anything.
+    #[error("{}: {found}; put it back from a backup, or remove it, which revokes all tokens", .path.display())]
+    Tokens {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        found: String,
+    },
     /// The catalogue could not be used, although its folder could.
     #[error("{}: the catalogue refused: {found}", .path.display())]
     Catalogue {

@@ -18,6 +18,8 @@
 //! incidents.jsonl                  what upstreams and disks did wrong, one JSON object a line
 //! reports.jsonl                    what devices reported, one JSON object a line
 //! upstreams.json                   when each upstream was last reached
+//! tokens.json                      access tokens, by the digests of their secrets
+//! audit.jsonl                      who changed the store, one JSON object a line
 //! ```
 
 use std::io::{Read as _, Seek as _, Write as _};
@@ -87,6 +89,14 @@ impl Layout {
 
     pub(super) fn site(&self) -> PathBuf {
         self.dir.join("site.json")
+    }
+
+    pub(super) fn audit(&self) -> PathBuf {
+        self.dir.join("audit.jsonl")
+    }
+
+    pub(super) fn tokens(&self) -> PathBuf {
+        self.dir.join("tokens.json")
     }
 
     pub(super) fn channels(&self) -> PathBuf {
@@ -224,7 +234,7 @@ impl Layout {
 }
 
 /// Verbs that open the store, for the note in the lock file.
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 15] = [
     "add",
     "sync",
     "serve",
@@ -238,6 +248,8 @@ const VERBS: [&str; 13] = [
     "import",
     "inventory",
     "gc",
+    "token",
+    "audit",
 ];
 
 /// Reads a file whole, up to the longest that the store writes.
@@ -256,7 +268,20 @@ pub(super) fn read_bounded(path: &Path) -> Result<Vec<u8>, Error> {
 ///
 /// The temporary file lies in `folder`, which must be in the same file system.
 pub(super) fn write_durably(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    write_whole(folder, path, bytes)?;
+    write_durably_as(folder, path, bytes, READABLE)
+}
+
+/// Mode of files that a backup may read.
+pub(super) const READABLE: u32 = 0o644;
+
+/// Mode of files that are for their owner alone.
+pub(super) const PRIVATE: u32 = 0o600;
+
+/// As [`write_durably`], with a mode.
+pub(super) fn write_durably_as(folder: &Path, path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    let mut file = tempfile::Builder::new().prefix("new-").tempfile_in(folder).map_err(Error::io(folder))?;
+    file.write_all(bytes).map_err(Error::io(path))?;
+    persist_as(file, path, mode)?;
     sync_folder(path.parent().unwrap_or(folder))
 }
 
@@ -269,10 +294,14 @@ pub(super) fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> Result<()
 
 /// Makes a temporary file durable under its name; the name is durable only after a [`sync_folder`].
 pub(super) fn persist(file: tempfile::NamedTempFile, path: &Path) -> Result<(), Error> {
-    use std::os::unix::fs::PermissionsExt as _;
     // Temporary files are for their owner alone; what is kept may be read by a backup.
+    persist_as(file, path, READABLE)
+}
+
+fn persist_as(file: tempfile::NamedTempFile, path: &Path, mode: u32) -> Result<(), Error> {
+    use std::os::unix::fs::PermissionsExt as _;
     file.as_file()
-        .set_permissions(std::fs::Permissions::from_mode(0o644))
+        .set_permissions(std::fs::Permissions::from_mode(mode))
         .and_then(|()| file.as_file().sync_all())
         .map_err(Error::io(path))?;
     file.persist(path).map_err(|error| Error::io(path)(error.error))?;

@@ -16,11 +16,13 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Sha256;
 use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
 
+mod audit;
 mod blobs;
 mod catalogue;
 mod error;
 mod gc;
 mod incident;
+mod intake;
 mod layout;
 mod listing;
 mod migrate;
@@ -33,13 +35,16 @@ mod revision;
 mod sidecar;
 mod site;
 mod snapshot;
+mod tokens;
 mod upstreams;
 mod verify;
 mod write;
 
+pub use audit::AuditEntry;
 pub use error::{Error, says_full};
 pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
+pub use intake::Offered;
 pub use listing::Listed;
 pub use report::{Check, DeviceReport, Gpu, InstalledWheel, ReportBody};
 pub use snapshot::{
@@ -109,6 +114,9 @@ pub struct Recovery {
     pub unreadable: Vec<Sha256>,
 }
 
+/// The upstream of files that people put in: by `add`, or by an upload.
+pub const LOCAL: &str = "local";
+
 /// How many snapshots are kept unless the configuration says otherwise.
 const KEEP_SNAPSHOTS: usize = 50;
 
@@ -140,6 +148,10 @@ pub struct Store {
     keep_snapshots: AtomicUsize,
     /// Whoever sets space aside takes turns by this.
     setting_aside: Mutex<()>,
+    /// Held by whoever takes in a wheel whose name has to be new.
+    naming: Mutex<()>,
+    /// The access tokens.
+    tokens: tokens::TokenShelf,
     /// Dropped last: whoever comes next finds all written.
     _lock: fs::File,
 }
@@ -165,6 +177,8 @@ impl Store {
             intake: RwLock::new(()),
             keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
             setting_aside: Mutex::new(()),
+            naming: Mutex::new(()),
+            tokens: tokens::TokenShelf::default(),
             places,
             notes,
             _lock: lock,
@@ -437,6 +451,9 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        if let Err(error) = self.write_uses() {
+            tracing::warn!("the last uses of tokens could not be noted: {error}");
+        }
         let place = self.catalogue.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(catalogue) = place.take() else { return };
         let sum = catalogue.sum();

@@ -8,6 +8,7 @@
 mod support;
 
 mod abi;
+mod access;
 mod airgap;
 mod bundle;
 mod chaos;
@@ -34,5 +35,6 @@ mod store;
 mod sync;
 mod sync_resolve;
 mod tidy;
+mod upload;
 mod views;
 mod wheel;

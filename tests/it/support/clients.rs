@@ -111,13 +111,24 @@ impl Pip {
     ///
     /// A pip that understands one platform alone is asked platform by platform until it is content.
     pub(crate) fn download(self, index_url: &str, target: Target, requirement: &str) -> Fetched {
+        self.download_with_netrc(index_url, target, requirement, "")
+    }
+
+    /// As `download`, with a netrc file of that content.
+    pub(crate) fn download_with_netrc(
+        self,
+        index_url: &str,
+        target: Target,
+        requirement: &str,
+        netrc: &str,
+    ) -> Fetched {
         if !self.one_platform {
-            return self.run(index_url, target.python, target.platforms, requirement);
+            return self.run(index_url, target.python, target.platforms, requirement, netrc);
         }
         let mut tries = target
             .platforms
             .iter()
-            .map(|platform| self.run(index_url, target.python, &[platform], requirement));
+            .map(|platform| self.run(index_url, target.python, &[platform], requirement, netrc));
         let mut last = tries.next().unwrap();
         for next in tries {
             if last.done {
@@ -128,8 +139,16 @@ impl Pip {
         last
     }
 
-    fn run(self, index_url: &str, python: &str, platforms: &[&str], requirement: &str) -> Fetched {
+    fn run(
+        self,
+        index_url: &str,
+        python: &str,
+        platforms: &[&str],
+        requirement: &str,
+        netrc: &str,
+    ) -> Fetched {
         let folder = tempfile::tempdir().unwrap();
+        write_netrc(folder.path(), netrc);
         let wheels = folder.path().join("wheels");
         fs::create_dir(&wheels).unwrap();
         let mut command = clean(&client_program(self.environment, "python"), folder.path());
@@ -151,13 +170,33 @@ pub(crate) struct Uv;
 impl Uv {
     /// `uv pip install --no-deps --target` of one requirement for another machine, from one index alone.
     pub(crate) fn install(index_url: &str, target: Target, requirement: &str) -> Fetched {
+        Self::install_with_netrc(index_url, target, requirement, "")
+    }
+
+    /// As `install`, with a netrc file of that content.
+    pub(crate) fn install_with_netrc(
+        index_url: &str,
+        target: Target,
+        requirement: &str,
+        netrc: &str,
+    ) -> Fetched {
         let folder = tempfile::tempdir().unwrap();
+        write_netrc(folder.path(), netrc);
         let mut command = clean(&client_program("uv", "uv"), folder.path());
         command.args(["pip", "install", "--no-deps", "--no-cache", "--no-config", "--only-binary", ":all:"]);
         command.args(["--python-version", target.python, "--python-platform", target.uv_platform]);
         command.args(["--default-index", index_url, "--python"]).arg(client_program("uv", "python"));
         command.arg("--target").arg(folder.path().join("wheels")).arg(requirement);
         finish(command, folder, |name| name.ends_with(".dist-info"))
+    }
+}
+
+fn write_netrc(home: &Path, netrc: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !netrc.is_empty() {
+        let file = home.join(".netrc");
+        fs::write(&file, netrc).unwrap();
+        fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 }
 
