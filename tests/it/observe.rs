@@ -163,7 +163,7 @@ fn a_request_has_one_id_in_its_answer_and_in_the_log() {
     assert!(ours.len() == 16 && ours.bytes().all(|byte| byte.is_ascii_hexdigit()), "{ours}");
     let posted = http::send(&mirror.url(""), "POST", "/nowhere", &[], b"");
     assert!(posted.header("x-request-id").is_some());
-    let log = mirror.end();
+    let log = mirror.stop();
     let lines: Vec<Value> = log
         .lines()
         .filter(|line| line.starts_with('{'))
