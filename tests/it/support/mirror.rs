@@ -70,7 +70,7 @@ impl Mirror {
 
     /// Stops the server as systemd does; gives what it had logged, to the last line.
     pub(crate) fn stop(&mut self) -> String {
-        let stopped = std::process::Command::new("kill").arg(self.server.id().to_string()).status();
+        let stopped = Command::new("kill").arg(self.server.id().to_string()).status();
         assert!(stopped.unwrap().success());
         assert!(self.server.wait().unwrap().success());
         self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
