@@ -28,6 +28,8 @@ system() {
         missing+=(python3 python3-venv)
     command -v readelf >/dev/null || missing+=(binutils) # the judge of ELF facts
     command -v curl >/dev/null || missing+=(curl)        # the plainest client
+    command -v setpriv >/dev/null || missing+=(util-linux)
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || postgresql # the catalogue of several servers
     command -v minisign >/dev/null || missing+=(minisign) # the judge of signatures
     command -v shellcheck >/dev/null || missing+=(shellcheck) # the judge of setup.sh, which runs under
     command -v dash >/dev/null || missing+=(dash)             # the system's shell on a Jetson
@@ -35,6 +37,14 @@ system() {
     command -v systemd-analyze >/dev/null || missing+=(systemd) # the judge of units; nothing of it is started
     command -v cc >/dev/null || missing+=(gcc libc6-dev) # linker, and the C parts of ring
     [ ${#missing[@]} = 0 ] || packages "${missing[@]}"
+}
+
+postgresql() { # the server alone: each test starts one of its own, and the package shall start none
+    packages postgresql-common
+    local conf=/etc/postgresql-common/createcluster.conf as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    "${as_root[@]}" sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' "$conf"
+    packages postgresql
 }
 
 tool() { # NAME REQUIREMENT...: a virtual environment that holds these, made anew only if the list changes

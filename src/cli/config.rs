@@ -7,7 +7,11 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Usage;
+use crate::store::{Backends, Postgres};
 use crate::upstream::{Login, Options};
+
+/// How long commands wait for a database or a blob store that is away, before they fail.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The values of the configuration file; all may be absent.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -31,6 +35,8 @@ pub struct Config {
     pub channel: Option<String>,
     /// Public key that must have signed a bundle for `import` to take it.
     pub public_key: Option<PathBuf>,
+    /// Database of a catalogue that several servers share, `postgres://user@host/database`; none for one in the data folder.
+    pub catalogue: Option<String>,
     /// How many snapshots are kept, besides those that have a name or are named by a channel.
     pub keep_snapshots: Option<usize>,
 }
@@ -83,6 +89,18 @@ impl Network {
 }
 
 impl Config {
+    /// Where the store keeps what is not in the data folder.
+    ///
+    /// The password of the database may stand in `PGPASSWORD`, as for PostgreSQL's own tools.
+    pub(super) fn backends(&self) -> Backends {
+        let database = |url: &String| Postgres {
+            url: url.clone(),
+            ca: None,
+            password: std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty()),
+        };
+        Backends { catalogue: self.catalogue.as_ref().map(database), patience: PATIENCE }
+    }
+
     /// Reads a configuration file; paths in it are relative to its folder.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let text = fs_err::read_to_string(file).map_err(|error| Usage(error.to_string()))?;

@@ -217,7 +217,7 @@ impl Context {
         if let Some(store) = &self.store {
             return Ok(Arc::clone(store));
         }
-        let store = Arc::new(Store::open(&self.data)?);
+        let store = Arc::new(Store::open_with(&self.data, &self.config.backends())?);
         if let Some(keep) = self.config.keep_snapshots {
             store.set_keep_snapshots(keep);
         }

@@ -41,6 +41,7 @@ const LONGEST_NOTE: u64 = 4096;
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) dir: PathBuf,
+    spool: PathBuf,
 }
 
 impl Layout {
@@ -53,7 +54,7 @@ impl Layout {
     }
 
     pub(super) fn spool(&self) -> PathBuf {
-        self.dir.join("spool")
+        self.spool.clone()
     }
 
     pub(super) fn quarantine(&self) -> PathBuf {
@@ -108,8 +109,8 @@ impl Layout {
     /// Makes the folder where it is missing, takes its lock, checks its format and sweeps its spool.
     pub(super) fn claim(dir: &Path) -> Result<(Self, fs::File), Error> {
         fs::create_dir_all(dir).map_err(Error::io(dir))?;
-        let layout = Self { dir: dir.to_owned() };
-        let lock = layout.lock()?;
+        let layout = Self { dir: dir.to_owned(), spool: dir.join("spool") };
+        let lock = layout.lock(false)?;
         layout.check_format()?;
         let spool = layout.spool();
         if spool.is_dir() {
@@ -128,8 +129,38 @@ impl Layout {
         Ok((layout, lock))
     }
 
+    /// Makes a folder that several processes may use at once, each with a spool of its own, and sweeps those of processes that
+    /// have ended. The locks that come with it are to be held as long as it is used.
+    pub(super) fn share(dir: &Path) -> Result<(Self, Vec<fs::File>), Error> {
+        let spools = dir.join("spool");
+        fs::create_dir_all(dir).map_err(Error::io(dir))?;
+        let mut layout = Self { dir: dir.to_owned(), spool: spools.clone() };
+        let shared = layout.lock(true)?;
+        let one_at_a_time = lock_file(&dir.join("spool.lock"))?;
+        one_at_a_time.file().lock().map_err(Error::io(dir))?;
+        layout.check_format()?;
+        fs::create_dir_all(&spools).map_err(Error::io(&spools))?;
+        for entry in fs::read_dir(&spools).map_err(Error::io(&spools))? {
+            let path = entry.map_err(Error::io(&spools))?.path();
+            let ended =
+                |path: &Path| lock_file(&path.join("lock")).is_ok_and(|file| file.file().try_lock().is_ok());
+            if path.is_dir() && ended(&path) {
+                fs::remove_dir_all(&path).map_err(Error::io(&path))?;
+            }
+        }
+        let own = tempfile::Builder::new().prefix("process-").tempdir_in(&spools);
+        layout.spool = own.map_err(Error::io(&spools))?.keep();
+        let used = lock_file(&layout.spool.join("lock"))?;
+        used.file().lock().map_err(Error::io(&layout.spool))?;
+        for made in [&layout.blobs()] {
+            fs::create_dir_all(made).map_err(Error::io(made))?;
+        }
+        sync_folder(&layout.dir)?;
+        Ok((layout, vec![shared, used]))
+    }
+
     /// Takes the lock, or says who has it. The kernel frees it when the process ends, however that happens.
-    fn lock(&self) -> Result<fs::File, Error> {
+    fn lock(&self, shared: bool) -> Result<fs::File, Error> {
         let path = self.dir.join("lock");
         let mut file = fs::OpenOptions::new()
             .create(true)
@@ -138,7 +169,7 @@ impl Layout {
             .truncate(false)
             .open(&path)
             .map_err(Error::io(&path))?;
-        match file.file().try_lock() {
+        match if shared { file.file().try_lock_shared() } else { file.file().try_lock() } {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => {
                 let mut note = String::new();
@@ -204,6 +235,12 @@ impl Layout {
         }
         Ok(())
     }
+}
+
+/// A file that is there for its lock alone.
+fn lock_file(path: &Path) -> Result<fs::File, Error> {
+    let mut options = fs::OpenOptions::new();
+    options.create(true).write(true).truncate(false).open(path).map_err(Error::io(path))
 }
 
 /// Verbs that open the store, for the note in the lock file.

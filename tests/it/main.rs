@@ -15,6 +15,7 @@ mod fatbin;
 mod files_api;
 mod hostile;
 mod packaging;
+mod pairs;
 mod pip_uv;
 mod policy;
 mod policy_files;

@@ -6,8 +6,10 @@ use std::process::Command;
 use jetwheel::digest::Sha256;
 use jetwheel::store::{NewSnapshot, Store};
 
+use crate::store::read_blob;
 use crate::support::http::{self, get};
 use crate::support::mirror::Mirror;
+use crate::support::site::Site;
 use crate::support::{jetwheel, make_wheels};
 
 const JSON: &[(&str, &str)] = &[("Accept", "application/vnd.pypi.simple.v1+json")];
@@ -307,15 +309,14 @@ fn gc_takes_what_nothing_names_and_is_old_enough() {
 
 /// At random moments `kill -9` falls into commands that change the store; what was there before, and all that was
 /// acknowledged, is there after, whole.
-#[test]
-fn kill_at_any_moment_leaves_every_snapshot_and_channel_whole() {
-    const ROUNDS: usize = 24;
+pub(crate) fn kill_at_any_moment_leaves_every_snapshot_and_channel_whole(site: &Site, rounds: usize) {
     let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
     let wheels: Vec<PathBuf> =
-        (0..ROUNDS).map(|number| wheel(dir.path(), "demo", &format!("1.{number}"), "")).collect();
-    let mut newest = add(&data, &[&wheels[0]]).unwrap();
-    json(jetwheel(&data).args(["snapshot", "create", "--name", "first"]));
+        (0..rounds).map(|number| wheel(dir.path(), "demo", &format!("1.{number}"), "")).collect();
+    let (code, answer) = json(site.command().arg("add").arg(&wheels[0]));
+    assert_eq!(code, 0, "{answer}");
+    let mut newest = answer["snapshot"].as_str().unwrap().to_owned();
+    json(site.command().args(["snapshot", "create", "--name", "first"]));
     let verbs: [&[&str]; 5] = [
         &["add"],
         &["snapshot", "create"],
@@ -328,7 +329,7 @@ fn kill_at_any_moment_leaves_every_snapshot_and_channel_whole() {
     for (round, added) in wheels.iter().enumerate() {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let verb = verbs[round % verbs.len()];
-        let mut command = jetwheel(&data);
+        let mut command = site.command();
         command.args(verb).args((verb == ["add"]).then_some(added));
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -341,7 +342,7 @@ fn kill_at_any_moment_leaves_every_snapshot_and_channel_whole() {
         killed += usize::from(!done);
         acknowledged += usize::from(done && verb == ["add"] && round > 0);
 
-        let store = Store::open(&data).unwrap();
+        let store = site.open();
         assert_eq!(store.recovery(), None, "round {round}: a killed process is no damage");
         let snapshots = store.snapshots();
         let last = snapshots.last().unwrap().id.to_string();
@@ -351,7 +352,7 @@ fn kill_at_any_moment_leaves_every_snapshot_and_channel_whole() {
             let snapshot = store.snapshot(&head.id).unwrap();
             assert_eq!(snapshot.files.len() as u64, head.count);
             for file in snapshot.files {
-                let bytes = fs_err::read(store.blob(&file.sha256)).unwrap();
+                let bytes = read_blob(&store, &file.sha256);
                 assert_eq!(Sha256::of(&bytes), file.sha256, "round {round}");
             }
         }
@@ -363,7 +364,8 @@ fn kill_at_any_moment_leaves_every_snapshot_and_channel_whole() {
         assert!(held >= acknowledged, "round {round}: {held} of {acknowledged}");
     }
     assert!(killed > 0, "no kill fell into a command");
-    add(&data, &wheels.iter().map(PathBuf::as_path).collect::<Vec<_>>());
-    let (code, report) = json(jetwheel(&data).arg("verify"));
-    assert_eq!((code, report["blobs"].as_u64()), (0, Some(ROUNDS as u64)), "{report}");
+    let (code, answer) = json(site.command().arg("add").args(&wheels));
+    assert_eq!(code, 0, "{answer}");
+    let (code, report) = json(site.command().arg("verify"));
+    assert_eq!((code, report["blobs"].as_u64()), (0, Some(rounds as u64)), "{report}");
 }

@@ -4,6 +4,8 @@ pub(crate) mod clients;
 pub(crate) mod devpi;
 pub(crate) mod http;
 pub(crate) mod mirror;
+pub(crate) mod postgres;
+pub(crate) mod site;
 pub(crate) mod upstream;
 
 use std::path::{Path, PathBuf};
