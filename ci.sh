@@ -34,6 +34,9 @@ system() {
     command -v shellcheck >/dev/null || missing+=(shellcheck) # the judge of setup.sh, which runs under
     command -v dash >/dev/null || missing+=(dash)             # the system's shell on a Jetson
     command -v busybox >/dev/null || missing+=(busybox)       # and the smallest one
+    command -v unshare >/dev/null && command -v nsenter >/dev/null || missing+=(util-linux) # networks without a route
+    command -v ip >/dev/null || missing+=(iproute2)                                         # between them
+    compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(libfaketime)  # clocks that are wrong
     command -v systemd-analyze >/dev/null || missing+=(systemd) # the judge of units; nothing of it is started
     command -v cc >/dev/null || missing+=(gcc libc6-dev) # linker, and the C parts of ring
     [ ${#missing[@]} = 0 ] || packages "${missing[@]}"

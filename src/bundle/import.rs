@@ -1,13 +1,16 @@
 //! Taking a bundle in: signature, then every hash, then every wheel's content, and the switch last.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 
 use fs_err as fs;
 use serde::Serialize;
 
-use super::parts::{self, PartReader};
-use super::stage::{self, Stage, Start, staged};
+use super::stage::{self, Stage, staged};
+use super::vouch::{OverAll, diagnosis, verified_start};
 use super::{Error, Manifest, Packed, PublicKey};
 use crate::digest::Sha256;
 use crate::store::{NewSnapshot, Origin, PolicyFile, SnapshotId, Store};
@@ -27,7 +30,7 @@ pub struct Means<'m> {
     /// Where the wheels go.
     pub store: &'m Store,
     /// Called with the bundle's policy before the switch.
-    pub policy: &'m mut dyn FnMut(&Manifest) -> std::io::Result<()>,
+    pub policy: &'m mut dyn FnMut(&Manifest) -> io::Result<()>,
     /// Told which wheel is being read.
     pub progress: &'m mut dyn FnMut(&str),
 }
@@ -71,7 +74,7 @@ pub struct Imported {
 /// interruption is not unpacked again.
 pub fn import(bundle: &Path, trust: &Trust, means: &mut Means<'_>) -> Result<Imported, Error> {
     let store = means.store;
-    let start = verified_start(bundle, trust)?;
+    let (start, over_all) = verified_start(bundle, trust.key.as_ref())?;
     let manifest = start.manifest;
     drop(start.text);
     if let Some(newest) = store.imported(&manifest.site)?
@@ -96,8 +99,7 @@ pub fn import(bundle: &Path, trust: &Trust, means: &mut Means<'_>) -> Result<Imp
     let room = manifest.wheels.iter().filter(new).filter(|wheel| !staged(&folder, &wheel.sha256).exists());
     store.check_room(room.map(|wheel| wheel.size).sum())?;
     let is_held = |wheel: &Packed| !new(&wheel);
-    let mut stage = Stage { folder: Some(&folder), held: &is_held, progress: means.progress };
-    stage::wheels(bundle, &manifest, &mut stage)?;
+    let facts_differ = read_all(bundle, &manifest, &folder, &is_held, over_all.as_ref(), means.progress)?;
 
     let mut imported = Imported {
         site: manifest.site.clone(),
@@ -108,27 +110,19 @@ pub fn import(bundle: &Path, trust: &Trust, means: &mut Means<'_>) -> Result<Imp
         taken: 0,
         bytes: 0,
         known: 0,
-        facts_differ: Vec::new(),
+        facts_differ,
         policy: manifest.policy.iter().map(|text| text.name.clone()).collect(),
         locks: manifest.locks.iter().map(|text| text.name.clone()).collect(),
     };
-    let mut fresh = Vec::new();
-    for wheel in &manifest.wheels {
-        if !new(&wheel) {
-            imported.known = imported.known.saturating_add(1);
-            continue;
-        }
-        (means.progress)(&wheel.file);
-        if !inspect(wheel, &folder)? {
-            imported.facts_differ.push(wheel.file.clone());
-        }
-        fresh.push(wheel);
-    }
     // All is right: from here on only a disk can fail.
-    for wheel in fresh {
-        take(store, wheel, &folder)?;
-        imported.taken = imported.taken.saturating_add(1);
-        imported.bytes = imported.bytes.saturating_add(wheel.size);
+    for (place, wheel) in manifest.wheels.iter().enumerate() {
+        if new(&wheel) {
+            take(store, wheel, place, &folder)?;
+            imported.taken = imported.taken.saturating_add(1);
+            imported.bytes = imported.bytes.saturating_add(wheel.size);
+        } else {
+            imported.known = imported.known.saturating_add(1);
+        }
     }
     (means.policy)(&manifest).map_err(Error::io(store.dir()))?;
     imported.snapshot = switch(store, &manifest)?;
@@ -138,51 +132,85 @@ pub fn import(bundle: &Path, trust: &Trust, means: &mut Means<'_>) -> Result<Imp
     Ok(imported)
 }
 
-/// Reads the manifest of a bundle whose signature is the key's. Where it is not, what differs is looked for.
-fn verified_start(bundle: &Path, trust: &Trust) -> Result<Start, Error> {
-    let Some(key) = &trust.key else { return stage::start(bundle) };
-    let path = parts::signature(bundle);
-    if path.exists() {
-        let text = fs::read_to_string(&path).map_err(Error::io(&path))?;
-        match key.verify(&text, &path, PartReader::open(bundle)?) {
-            Ok(()) => return stage::start(bundle),
-            Err(Error::Tampered { .. }) => return Err(diagnosis(bundle, key)),
-            Err(error) => return Err(error),
+/// Reads the whole bundle once: unpacks its wheels, hashes them and inspects them anew, while the signature over all bytes is
+/// verified. Yields the wheels in which something else was read than the sender did.
+///
+/// Three things go on at a time, so that two cores are busy: the archive is read front to back; each wheel whose digest is
+/// right is inspected while the next one is unpacked; and the disk is made to write what was unpacked.
+fn read_all(
+    bundle: &Path,
+    manifest: &Manifest,
+    folder: &Path,
+    is_held: &dyn Fn(&Packed) -> bool,
+    over_all: Option<&OverAll<'_>>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<String>, Error> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let verifying = over_all.map(|over_all| scope.spawn(|| over_all.verify(bundle, &stop)));
+        let (unpacked, to_inspect) = mpsc::channel();
+        let inspecting = scope.spawn(|| inspect_each(manifest, folder, to_inspect));
+        let (written, to_sync) = mpsc::channel();
+        let syncing = scope.spawn(|| sync_each(to_sync));
+
+        let mut found = |place: usize| {
+            let Some(wheel) = manifest.wheels.get(place).filter(|wheel| !is_held(wheel)) else {
+                return Ok(());
+            };
+            let _ended = written.send(staged(folder, &wheel.sha256));
+            // Whoever inspects ends at the first damaged wheel, and says so below.
+            unpacked
+                .send(place)
+                .map_err(|_| Error::Damaged { file: wheel.file.clone(), found: String::new() })
+        };
+        let mut stage = Stage { folder: Some(folder), held: is_held, progress, found: &mut found };
+        let unpacking = stage::wheels(bundle, manifest, &mut stage);
+        drop((unpacked, written));
+        let inspected = joined(inspecting);
+        joined(syncing);
+        let outcome = match (unpacking, inspected) {
+            (_, Err(error)) | (Err(error), _) => Err(error),
+            (Ok(()), Ok(differ)) => Ok(differ),
+        };
+        let ours = outcome.as_ref().is_err_and(|error| matches!(error, Error::Io { .. } | Error::Store(_)));
+        stop.store(ours, Ordering::Relaxed);
+        let verified = verifying.map(joined);
+        match (verified, over_all) {
+            // What is wrong with the bytes is told as what was changed in them.
+            (Some(Err(Error::Tampered { .. })), Some(over_all)) if !ours => {
+                Err(diagnosis(bundle, over_all.key))
+            }
+            (Some(Err(error)), _) if !ours => Err(error),
+            _ => outcome,
         }
-    }
-    // Only the archive was carried over: the manifest's own signature stands for all whose digests it states.
-    let start = stage::start(bundle)?;
-    let Some(signature) = &start.signature else { return Err(Error::Unsigned { expected: path }) };
-    match key.verify(signature, Path::new("manifest.json.minisig"), std::io::Cursor::new(&start.text)) {
-        Ok(()) => Ok(start),
-        Err(Error::Tampered { .. }) => {
-            Err(Error::Tampered { item: Some("manifest.json differs".to_owned()) })
-        }
-        Err(error) => Err(error),
-    }
+    })
 }
 
-/// Why the signature over the whole bundle is wrong: the first thing in it that is not as it was signed.
-fn diagnosis(bundle: &Path, key: &PublicKey) -> Error {
-    let look = || {
-        let start = stage::start(bundle)?;
-        if let Some(signature) = &start.signature {
-            let name = Path::new("manifest.json.minisig");
-            key.verify(signature, name, std::io::Cursor::new(&start.text)).map_err(|error| match error {
-                Error::Tampered { .. } => Error::Tampered { item: Some("manifest.json differs".to_owned()) },
-                other => other,
-            })?;
+/// What a thread yields; its panic goes on here.
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Inspects the wheels of these places in the manifest; yields those in which something else was read than the sender did.
+fn inspect_each(
+    manifest: &Manifest,
+    folder: &Path,
+    places: mpsc::Receiver<usize>,
+) -> Result<Vec<String>, Error> {
+    let mut differ = Vec::new();
+    for place in places {
+        let Some(wheel) = manifest.wheels.get(place) else { continue };
+        if !inspect(wheel, place, folder)? {
+            differ.push(wheel.file.clone());
         }
-        let mut stage = Stage { folder: None, held: &|_| true, progress: &mut |_| {} };
-        stage::wheels(bundle, &start.manifest, &mut stage)
-    };
-    match look() {
-        Ok(()) => Error::Tampered { item: None },
-        Err(error @ (Error::Cut { .. } | Error::PartMissing { .. } | Error::Tampered { .. })) => error,
-        Err(error) => {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            Error::Tampered { item: Some(format!("{error}{}", cause.unwrap_or_default())) }
-        }
+    }
+    Ok(differ)
+}
+
+/// Has the disk write files as they come. The store does so once more before it promises anything, and then waits less.
+fn sync_each(paths: mpsc::Receiver<PathBuf>) {
+    for path in paths {
+        let _said_later = fs::File::open(&path).and_then(|file| file.sync_data());
     }
 }
 
@@ -191,7 +219,7 @@ fn is_held(store: &Store, sha256: &Sha256, file: &str) -> Result<bool, Error> {
 }
 
 /// Reads what a wheel contains and keeps it beside the wheel; yields whether the sender read the same.
-fn inspect(wheel: &Packed, folder: &Path) -> Result<bool, Error> {
+fn inspect(wheel: &Packed, place: usize, folder: &Path) -> Result<bool, Error> {
     let path = staged(folder, &wheel.sha256);
     let options = InspectOptions { sha256: Some(wheel.sha256), ..InspectOptions::default() };
     let damaged = |found: String| Error::Damaged { file: wheel.file.clone(), found };
@@ -200,18 +228,23 @@ fn inspect(wheel: &Packed, folder: &Path) -> Result<bool, Error> {
     if let Some(damage) = inspection.facts.damage.first() {
         return Err(damaged(damage.text.clone()));
     }
-    let facts = path.with_extension("json");
+    let (facts, member) = beside(folder, wheel, place);
     let text = serde_json::to_vec(&inspection.facts).map_err(|error| Error::io(&facts)(error.into()))?;
     fs::write(&facts, text).map_err(Error::io(&facts))?;
-    let member = path.with_extension("metadata");
     fs::write(&member, &inspection.metadata).map_err(Error::io(&member))?;
     Ok(inspection.facts == *wheel.facts)
 }
 
+/// Where the facts and the METADATA member of a wheel lie; of one digest there may be several names.
+fn beside(folder: &Path, wheel: &Packed, place: usize) -> (PathBuf, PathBuf) {
+    let name = |ending: &str| folder.join(format!("{}-{place}.{ending}", wheel.sha256));
+    (name("json"), name("metadata"))
+}
+
 /// Moves a wheel into the store.
-fn take(store: &Store, wheel: &Packed, folder: &Path) -> Result<(), Error> {
+fn take(store: &Store, wheel: &Packed, place: usize, folder: &Path) -> Result<(), Error> {
     let path = staged(folder, &wheel.sha256);
-    let (facts, member) = (path.with_extension("json"), path.with_extension("metadata"));
+    let (facts, member) = beside(folder, wheel, place);
     let text = fs::read(&facts).map_err(Error::io(&facts))?;
     let read: Facts = serde_json::from_slice(&text).map_err(|error| Error::io(&facts)(error.into()))?;
     let metadata = fs::read(&member).map_err(Error::io(&member))?;
@@ -224,7 +257,7 @@ fn take(store: &Store, wheel: &Packed, folder: &Path) -> Result<(), Error> {
     } else {
         // One digest under a second name: its bytes are in the store since the first.
         let mut source = store.open_blob(&wheel.sha256)?;
-        std::io::copy(&mut source, &mut spooled).map_err(Error::io(&place))?;
+        io::copy(&mut source, &mut spooled).map_err(Error::io(&place))?;
     }
     store.put(spooled, &read, &metadata, &wheel.provenance)?;
     Ok(())

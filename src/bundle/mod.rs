@@ -17,6 +17,7 @@ mod manifest;
 mod parts;
 mod sign;
 mod stage;
+mod vouch;
 
 pub use error::Error;
 pub use export::{Exported, export};

@@ -37,6 +37,8 @@ pub(super) struct Stage<'s> {
     /// Whether a wheel is in the store already.
     pub(super) held: &'s dyn Fn(&Packed) -> bool,
     pub(super) progress: &'s mut dyn FnMut(&str),
+    /// Called with each wheel of the manifest, by its place in it, as soon as its bytes are found right.
+    pub(super) found: &'s mut dyn FnMut(usize) -> Result<(), Error>,
 }
 
 /// Reads the manifest and its signature.
@@ -75,8 +77,8 @@ pub(super) fn wheels(bundle: &Path, manifest: &Manifest, stage: &mut Stage<'_>) 
     let (next, size) = (reader.next_part(), reader.size());
     let mut archive = tar::Archive::new(BufReader::with_capacity(PIECE, reader));
     let mut end = 0_u64;
-    let mut missing: BTreeMap<String, &Packed> =
-        manifest.wheels.iter().map(|wheel| (wheel.path(), wheel)).collect();
+    let mut missing: BTreeMap<String, (usize, &Packed)> =
+        manifest.wheels.iter().enumerate().map(|place| (place.1.path(), place)).collect();
     let mut item = "manifest.json".to_owned();
     let mut piece = vec![0; PIECE];
     for (number, entry) in archive.entries().map_err(Error::io(bundle))?.enumerate() {
@@ -90,7 +92,7 @@ pub(super) fn wheels(bundle: &Path, manifest: &Manifest, stage: &mut Stage<'_>) 
         if entry.header().entry_type() != tar::EntryType::Regular {
             return Err(stranger("is no regular file"));
         }
-        let Some(wheel) = missing.remove(&name) else {
+        let Some((place, wheel)) = missing.remove(&name) else {
             return Err(stranger("the manifest does not speak of it, or it is there twice"));
         };
         item.clone_from(&wheel.file);
@@ -104,10 +106,11 @@ pub(super) fn wheels(bundle: &Path, manifest: &Manifest, stage: &mut Stage<'_>) 
             }
             other => other,
         })?;
+        (stage.found)(place)?;
     }
     match missing.into_values().next() {
         // An archive that ends between two members just has fewer of them.
-        Some(wheel) => Err(Error::Cut { item: format!("front of {}", wheel.file), part: next }),
+        Some((_, wheel)) => Err(Error::Cut { item: format!("front of {}", wheel.file), part: next }),
         // Two empty blocks end an archive.
         None if size < end.saturating_add(2 * BLOCK) => {
             Err(Error::Cut { item: "its last bytes".to_owned(), part: next })

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use pep508_rs::{Requirement, VersionOrUrl};
 
 use super::console::one_line;
-use super::{Answer, Context, Format, Usage, devices};
+use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::policy::{ExplainedFile, Explanation, code_name};
 use crate::server::in_force::InForce;
 use crate::server::state::nearest;
-use crate::server::verdicts::Verdicts;
+use crate::server::verdicts::{Terms, Verdicts};
 use crate::wheel::ProjectName;
 
 /// Arguments of `jetwheel explain`.
@@ -20,13 +20,14 @@ Examples:
   jetwheel explain torch --device orin-jp6.2
   jetwheel explain 'torch>=2.5,<2.9' --device orin-jp6.2
   jetwheel explain torchvision --device thor-jp7.0 --format json
+  jetwheel explain torch --device orin-jp6.2@stable           what the channel stable lists
 
 Exit code 1: no known file of the project fits the device and the requirement.")]
 pub struct Arguments {
     /// A project, or a requirement such as 'torch>=2.5'
     #[arg(value_name = "REQUIREMENT")]
     requirement: String,
-    /// Id of the device profile
+    /// Id of the device profile, or ID@SNAPSHOT for what a snapshot or a channel lists
     #[arg(long, value_name = "ID")]
     device: String,
 }
@@ -48,23 +49,27 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     };
     let project: ProjectName = requirement.name.to_string().parse()?;
     let policy = context.policy()?;
-    let device = devices::find(&policy, &arguments.device)?;
+    let (device, selector) = snapshot::split(&arguments.device);
+    let device = devices::find(&policy, device)?;
     let store = context.store()?;
+    let scope = snapshot::scope(selector, context)?;
     let (verdicts, id) = (Verdicts::new(Arc::clone(&store)), device.id.clone());
     let in_force = InForce::first(policy.clone());
-    let explanation =
-        if let Some(explanation) = verdicts.explain(&project, device, &in_force, wanted.as_ref())? {
-            explanation
+    let terms = Terms { device, in_force: &in_force, scope: &scope };
+    let explanation = if let Some(explanation) = verdicts.explain(&project, terms, wanted.as_ref())? {
+        explanation
+    } else {
+        let known = scope.projects().map_or_else(|| store.projects(false), Ok)?;
+        let nearest = nearest(project.as_str(), &known).join(", ");
+        let hint = if nearest.is_empty() {
+            String::new()
         } else {
-            let nearest = nearest(project.as_str(), &store.projects(false)?).join(", ");
-            let hint = if nearest.is_empty() {
-                String::new()
-            } else {
-                format!("; the nearest known ones are {nearest}")
-            };
-            context.console.say(format_args!("the store knows no file of {project}{hint}"))?;
-            Explanation { project: project.to_string(), device: id, files: Vec::new() }
+            format!("; the nearest known ones are {nearest}")
         };
+        let who = scope.id().map_or_else(|| "the store".to_owned(), |id| format!("the snapshot {id}"));
+        context.console.say(format_args!("{who} knows no file of {project}{hint}"))?;
+        Explanation { project: project.to_string(), device: id, files: Vec::new() }
+    };
     match context.format {
         Format::Json => context.console.print_json(&explanation)?,
         Format::Text => context.console.print(text(&explanation, context.console.width))?,

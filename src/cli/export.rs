@@ -1,13 +1,21 @@
 //! `jetwheel export`.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::resolve::Wish;
 use super::sync::{parse_size, read_text};
 use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::bundle::{self, Exported, Manifest, Packed, Receipt, SecretKey, Text};
+use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Policy, judge};
+use crate::resolve::{self, Failure, Target, pylock};
+use crate::server::in_force::InForce;
+use crate::server::verdicts::{Terms, Verdicts};
+use crate::server::view::Scope;
 use crate::store::{NewSnapshot, PolicyFile, SnapshotFile, SnapshotId, Store};
 
 /// Where the password of a key is taken from, if it has one.
@@ -16,16 +24,33 @@ const PASSWORD: &str = "JETWHEEL_KEY_PASSWORD";
 /// Arguments of `jetwheel export`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Writes one tar file with all wheels that the devices' indexes list, for `jetwheel import` at a site without network. With a
-key, FILE.minisig is a signature in minisign's format over FILE: `minisign -Vm FILE -p KEY.pub` checks it too. Keys are those
+Writes one tar file with all wheels that the devices' indexes list, for `jetwheel import` at a site without network. Where
+requirements are given it holds what they need, dependencies included, and nothing else, with a lock file for each device,
+pylock.DEVICE.toml. With a key, FILE.minisig is a signature in minisign's format over FILE: `minisign -Vm FILE -p KEY.pub` checks it too. Keys are those
 of `minisign -G -W`, or of --make-key; the password of one that has a password is read from JETWHEEL_KEY_PASSWORD.
 
 Examples:
   jetwheel export --make-key site.key                          # once; site.key.pub goes to the other sites
   jetwheel export --device orin-jp6.2 --output full.jwb --key site.key
+  jetwheel export --device orin-jp6.2 -r requirements.txt --output robots.jwb --key site.key
   jetwheel export --device orin-jp6.2 --output delta.jwb --since receipt.json --key site.key
   jetwheel export --device orin-jp6.2 --snapshot stable --output full.jwb --split 4GB")]
 pub struct Arguments {
+    /// What is installed at the other site, such as 'torch>=2.4'; without any, all that the devices' indexes list is exported
+    #[arg(value_name = "REQUIREMENT", conflicts_with = "make_key")]
+    wanted: Vec<String>,
+    /// Requirements file, as for `resolve`; may be repeated
+    #[arg(short, long = "requirement", value_name = "FILE", conflicts_with = "make_key")]
+    requirements: Vec<PathBuf>,
+    /// Constraints file: limits versions without asking for a project
+    #[arg(short, long = "constraint", value_name = "FILE")]
+    constraints: Vec<PathBuf>,
+    /// Take pre-releases as readily as final releases
+    #[arg(long)]
+    pre: bool,
+    /// Where the devices of the other site reach its mirror, for the URLs of the lock files
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    base_url: String,
     /// Device profile whose index is exported; may be repeated
     #[arg(long = "device", short = 'd', value_name = "ID", required_unless_present = "make_key")]
     devices: Vec<String>,
@@ -96,22 +121,52 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     };
     let store = context.store()?;
     let (id, files) = what(arguments, &store, context)?;
+    let mut locks = read_locks(arguments, context)?;
+    let scope = Scope::snapshot(&store, &id)?;
+    let closure = match closure(arguments, &profiles, &store, &policy, &scope, context) {
+        Ok(closure) => closure,
+        Err(error) => match error.downcast::<Unsatisfiable>() {
+            Ok(Unsatisfiable { device, explanation }) => {
+                let answer = serde_json::json!({"device": device, "error": *explanation});
+                match context.format {
+                    Format::Json => context.console.print_json(&answer)?,
+                    Format::Text => {
+                        context.console.print(format_args!("{device}: {}\n", explanation.text))?
+                    }
+                }
+                return Ok(Answer::No);
+            }
+            Err(error) => return Err(error),
+        },
+    };
+    if let Some(closure) = &closure {
+        for lock in &closure.locks {
+            if locks.iter().any(|given| given.name == lock.name) {
+                let text = format!("--lock: a file of the name {} is made from the requirements", lock.name);
+                return Err(Usage(text).into());
+            }
+        }
+        locks.extend(closure.locks.iter().cloned());
+    }
     let mut listed = Vec::new();
     let mut wheels = Vec::new();
     for file in files {
+        if closure.as_ref().is_some_and(|closure| !closure.files.contains(&(file.sha256, file.file.clone())))
+        {
+            continue;
+        }
         let Some(packed) = pack(&file, &store, &policy, &profiles)? else { continue };
         if receipt.as_ref().is_none_or(|receipt| !receipt.files.contains(&file.sha256)) {
             wheels.push(packed);
         }
         listed.push(file);
     }
-    let advisories = policy.advisories().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
-    let mut locks = Vec::new();
-    for path in &arguments.locks {
-        let path = context.path(path);
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        locks.push(Text { name, text: read_text(&path).map_err(|error| Usage(error.to_string()))? });
+    if let Some(missing) = closure.as_ref().and_then(|closure| closure.beyond(&listed)) {
+        let text =
+            format!("{missing} is needed, and the store has not got it whole: run jetwheel verify --repair");
+        return Err(anyhow::Error::msg(text));
     }
+    let advisories = policy.advisories().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
     let texts = snapshot::policy_files(context)?;
     let manifest = Manifest {
         format: 1,
@@ -160,6 +215,93 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         }
     }
     Ok(Answer::Yes)
+}
+
+/// What the requirements need: the files, and a lock for each device.
+struct Closure {
+    files: HashSet<(Sha256, String)>,
+    locks: Vec<Text>,
+}
+
+impl Closure {
+    /// A file of it that is not among those.
+    fn beyond(&self, listed: &[SnapshotFile]) -> Option<&str> {
+        let listed: HashSet<(Sha256, &str)> =
+            listed.iter().map(|file| (file.sha256, file.file.as_str())).collect();
+        let mut files = self.files.iter();
+        files
+            .find(|(sha256, file)| !listed.contains(&(*sha256, file.as_str())))
+            .map(|(_, file)| file.as_str())
+    }
+}
+
+/// The requirements cannot be met on a device.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .explanation.text)]
+struct Unsatisfiable {
+    device: String,
+    explanation: Box<resolve::Explanation>,
+}
+
+/// Resolves the requirements for each device, from the files that are exported alone; none where there are no requirements.
+fn closure(
+    arguments: &Arguments,
+    profiles: &[&DeviceProfile],
+    store: &Arc<Store>,
+    policy: &Policy,
+    scope: &Scope,
+    context: &mut Context,
+) -> anyhow::Result<Option<Closure>> {
+    let wish = Wish {
+        wanted: &arguments.wanted,
+        requirements: &arguments.requirements,
+        constraints: &arguments.constraints,
+        prereleases: arguments.pre,
+    };
+    if wish.wanted.is_empty() && wish.requirements.is_empty() {
+        return Ok(None);
+    }
+    let verdicts = Verdicts::new(Arc::clone(store));
+    let in_force = InForce::first(policy.clone());
+    let base_url = arguments.base_url.trim_end_matches('/');
+    let mut closure = Closure { files: HashSet::new(), locks: Vec::new() };
+    for device in profiles {
+        let request = wish.read(device, context)?;
+        let terms = Terms { device, in_force: &in_force, scope };
+        let device_url = format!("{base_url}/{}", device.id);
+        let resolution = match verdicts.resolve(&request, terms, &device_url) {
+            Ok(resolution) => resolution,
+            Err(Failure::Unsatisfiable(explanation)) => {
+                return Err(Unsatisfiable { device: device.id.clone(), explanation }.into());
+            }
+            Err(Failure::Request(error)) => {
+                let error = anyhow::Error::new(error).context(format!("for {}", device.id));
+                return Err(Usage(format!("{error:#}")).into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for note in &resolution.notes {
+            context.console.say(format_args!("{}: note: {note}", device.id))?;
+        }
+        let index_url = format!("{device_url}/simple/");
+        // PEP 751 allows one word between the dots.
+        let name = format!("pylock.{}.toml", device.id.replace('.', "_"));
+        closure.locks.push(Text { name, text: pylock(&resolution, &Target::of(device), &index_url) });
+        for pinned in resolution.packages {
+            let candidate = pinned.candidate;
+            closure.files.extend(candidate.sha256.map(|sha256| (sha256, candidate.file)));
+        }
+    }
+    Ok(Some(closure))
+}
+
+fn read_locks(arguments: &Arguments, context: &Context) -> anyhow::Result<Vec<Text>> {
+    let read = |path: &PathBuf| {
+        let path = context.path(path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Text { name, text: read_text(&path).map_err(|error| Usage(error.to_string()))? })
+    };
+    arguments.locks.iter().map(read).collect()
 }
 
 /// The snapshot that is exported, and its files.

@@ -167,6 +167,13 @@ enum PoliciesFrom {
     Nowhere,
 }
 
+/// Where a folder is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    OnCommandLine,
+    InConfiguration,
+}
+
 /// What every command has at hand.
 #[derive(Debug)]
 pub struct Context {
@@ -241,6 +248,23 @@ impl Context {
     /// The site's policy folder, where there is one.
     pub fn policies(&self) -> Option<&Path> {
         self.policies.as_deref()
+    }
+
+    /// The policy folder that the command line or the configuration names, and which of them does.
+    fn site_policies(&self) -> Option<(PathBuf, Named)> {
+        let dir = self.policies.clone().filter(|_| self.policies_from == PoliciesFrom::Site)?;
+        let of_configuration = self.config.policies.as_ref().map(|folder| self.cwd.join(folder));
+        let named = if of_configuration.as_ref() == Some(&dir) {
+            Named::InConfiguration
+        } else {
+            Named::OnCommandLine
+        };
+        Some((dir, named))
+    }
+
+    /// Where an import puts the policy of a bundle.
+    fn bundle_policies(&self) -> PathBuf {
+        self.data.join(BUNDLE_POLICIES)
     }
 
     /// A path of the command line, made absolute.

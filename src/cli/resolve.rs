@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::ValueEnum;
 
-use super::{Answer, Context, Format, Usage};
+use super::{Answer, Context, Format, Usage, snapshot};
 use crate::policy::DeviceProfile;
 use crate::resolve::{
     Failure, Line, Lock, LockError, Request, Resolution, Target, json, pylock, read_requirements,
     requirements_txt,
 };
 use crate::server::in_force::InForce;
-use crate::server::verdicts::Verdicts;
+use crate::server::verdicts::{Terms, Verdicts};
 
 /// How deep requirements files may name each other.
 const DEEPEST_FILES: usize = 16;
@@ -24,12 +24,13 @@ Examples:
   jetwheel resolve torch torchvision --device orin-jp6.2
   jetwheel resolve 'torch>=2.4' -c constraints.txt --device thor-jp7.0 --output pylock > pylock.toml
   jetwheel resolve -r requirements.txt --device orin-jp6.2 --output requirements
+  jetwheel resolve torch --device orin-jp6.2@stable        from what the channel stable lists; URLs lead there too
   jetwheel resolve -r pylock.toml --device orin-jp6.2      check a lock against what is there now")]
 pub struct Arguments {
     /// What to install, such as 'torch>=2.4'
     #[arg(value_name = "REQUIREMENT", required_unless_present = "requirements")]
     wanted: Vec<String>,
-    /// Device profile to resolve for
+    /// Device profile to resolve for, or ID@SNAPSHOT for what a snapshot or a channel lists
     #[arg(long, value_name = "ID")]
     device: String,
     /// Requirements file, or a pylock.toml made for this device
@@ -62,46 +63,43 @@ enum Output {
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let policy = context.policy()?;
-    let Some(device) = policy.device(&arguments.device) else {
-        let nearest = policy.nearest(&arguments.device).join(", ");
-        return Err(
-            Usage(format!("no device profile {:?}; nearest known: {nearest}", arguments.device)).into()
-        );
+    let (id, selector) = snapshot::split(&arguments.device);
+    let Some(device) = policy.device(id) else {
+        let nearest = policy.nearest(id).join(", ");
+        return Err(Usage(format!("no device profile {id:?}; nearest known: {nearest}")).into());
     };
     let output = arguments.output.or((context.format == Format::Json).then_some(Output::Json));
-    let mut request = Request { prereleases: arguments.pre, ..Request::default() };
-    for text in &arguments.wanted {
-        request.requirements.push(text.parse().map_err(|error| Usage(format!("{error}")))?);
-    }
-    for (files, constrain) in [(&arguments.requirements, false), (&arguments.constraints, true)] {
-        for file in files {
-            let file = context.path(file);
-            match read_file(&file, constrain, &device.id, &mut request, 0) {
-                Ok(notes) => {
-                    for note in notes {
-                        context.console.say(note)?;
-                    }
-                }
-                Err(error) if is_other_device(&error) => {
-                    let text = format!("{error:#}");
-                    let error = serde_json::json!({"text": text, "causes": []});
-                    refuse(context, &text, &error, device, output)?;
-                    return Ok(Answer::No);
-                }
-                Err(error) => return Err(error),
-            }
+    let wish = Wish {
+        wanted: &arguments.wanted,
+        requirements: &arguments.requirements,
+        constraints: &arguments.constraints,
+        prereleases: arguments.pre,
+    };
+    let request = match wish.read(device, context) {
+        Ok(request) => request,
+        Err(error) if is_other_device(&error) => {
+            let text = format!("{error:#}");
+            let error = serde_json::json!({"text": text, "causes": []});
+            return refuse(context, &text, &error, device, output).map(|()| Answer::No);
         }
-    }
+        Err(error) => return Err(error),
+    };
     let listen = context.config.listen.as_deref().unwrap_or("127.0.0.1:8080");
     let base_url = match &arguments.base_url {
         Some(url) => url.trim_end_matches('/').to_owned(),
         None => format!("http://{listen}"),
     };
+    let device_url = match selector {
+        Some(selector) => format!("{base_url}/{}@{selector}", device.id),
+        None => format!("{base_url}/{}", device.id),
+    };
     let store = context.store()?;
+    let scope = snapshot::scope(selector, context)?;
     let in_force = InForce::first(policy.clone());
-    let answer = Verdicts::new(store).resolve(&request, device, &in_force, &base_url);
+    let terms = Terms { device, in_force: &in_force, scope: &scope };
+    let answer = Verdicts::new(store).resolve(&request, terms, &device_url);
     match answer {
-        Ok(resolution) => print(context, &resolution, device, output, &base_url).map(|()| Answer::Yes),
+        Ok(resolution) => print(context, &resolution, device, output, &device_url).map(|()| Answer::Yes),
         Err(Failure::Unsatisfiable(explanation)) => {
             let error = serde_json::to_value(&*explanation)?;
             refuse(context, &explanation.text, &error, device, output).map(|()| Answer::No)
@@ -119,6 +117,33 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     }
 }
 
+/// What a command line asks for.
+pub(super) struct Wish<'a> {
+    pub(super) wanted: &'a [String],
+    pub(super) requirements: &'a [PathBuf],
+    pub(super) constraints: &'a [PathBuf],
+    pub(super) prereleases: bool,
+}
+
+impl Wish<'_> {
+    /// Reads its texts and files as a request for a device; says what is ignored of them.
+    pub(super) fn read(&self, device: &DeviceProfile, context: &mut Context) -> anyhow::Result<Request> {
+        let mut request = Request { prereleases: self.prereleases, ..Request::default() };
+        for text in self.wanted {
+            request.requirements.push(text.parse().map_err(|error| Usage(format!("{error}")))?);
+        }
+        for (files, constrain) in [(self.requirements, false), (self.constraints, true)] {
+            for file in files {
+                let file = context.path(file);
+                for note in read_file(&file, constrain, &device.id, &mut request, 0)? {
+                    context.console.say(note)?;
+                }
+            }
+        }
+        Ok(request)
+    }
+}
+
 fn is_other_device(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(LockError::OtherDevice { .. }))
 }
@@ -128,10 +153,10 @@ fn print(
     resolution: &Resolution,
     device: &DeviceProfile,
     output: Option<Output>,
-    base_url: &str,
+    device_url: &str,
 ) -> anyhow::Result<()> {
     let target = Target::of(device);
-    let index_url = format!("{base_url}/{}/simple/", device.id);
+    let index_url = format!("{device_url}/simple/");
     match output {
         Some(Output::Json) => context.console.print_json(&json(resolution, &device.id))?,
         Some(Output::Pylock) => context.console.print(pylock(resolution, &target, &index_url))?,

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Answer, Context, Usage, forward, load_policy};
+use super::{Answer, Context, Named, Usage, forward, load_policy};
 use crate::server::{Limits, PolicySource, Server};
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
@@ -41,12 +41,12 @@ pub struct Arguments {
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let text = arguments.listen.as_ref().or(context.config.listen.as_ref());
     let listen = address(text.map_or(DEFAULT_LISTEN, String::as_str))?;
-    let policies = match context.policies() {
-        None => PolicySource::fixed(context.policy()?),
-        Some(dir) => {
-            let load = |dir: &std::path::Path| load_policy(dir).map_err(|error| format!("{error:#}"));
-            PolicySource::folder(dir.to_owned(), Box::new(load)).map_err(Usage)?
-        }
+    let load = Box::new(|dir: &std::path::Path| load_policy(dir).map_err(|error| format!("{error:#}")));
+    let policies = match context.site_policies() {
+        // A folder that the command line names is there, or its name is wrong; one of the configuration may be mounted later.
+        Some((dir, Named::InConfiguration)) if !dir.exists() => PolicySource::awaited_folder(dir, load),
+        Some((dir, _)) => PolicySource::folder(dir, load).map_err(Usage)?,
+        None => PolicySource::optional_folder(context.bundle_policies(), load).map_err(Usage)?,
     };
     let store = context.store()?;
     // A client asks again sooner than a request would be worth waiting for.

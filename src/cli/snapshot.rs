@@ -8,13 +8,11 @@ use serde::Serialize;
 use super::{Answer, Context, Format, Usage, devices};
 use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Policy, Reason, Verdict, judge};
+use crate::server::view::{LIVE, Scope};
 use crate::store::{
     self, Channel, NewSnapshot, PolicyFile, Snapshot, SnapshotFile, SnapshotHead, SnapshotId, Store,
 };
 use crate::wheel::ProjectName;
-
-/// Stands for what the store holds now, by the policy in force now.
-const LIVE: [&str; 2] = ["live", "newest"];
 
 /// Arguments of `jetwheel snapshot`.
 #[derive(Debug, clap::Args)]
@@ -170,8 +168,8 @@ pub(super) fn after_change(context: &mut Context, reason: &str) -> anyhow::Resul
     let new =
         NewSnapshot { reason: reason.to_owned(), policy: policy_files(context)?, ..NewSnapshot::default() };
     let made = store.take_snapshot(&new)?;
-    if let Some(id) = &made {
-        store.promote("candidate", id)?;
+    if let Some(id) = made.clone().or_else(|| store.left_behind("candidate")) {
+        store.promote("candidate", &id)?;
         store.prune_snapshots()?;
         context.console.say(format_args!("snapshot {id}"))?;
     }
@@ -199,6 +197,24 @@ pub(super) fn find(store: &Store, selector: &str) -> anyhow::Result<SnapshotId> 
         return Err(Usage(text).into());
     }
     Err(usage(store::Error::NoSnapshot { asked: selector.to_owned() }))
+}
+
+/// Splits `DEVICE` or `DEVICE@SNAPSHOT`, the snapshot by its id, its name, or a channel.
+pub(super) fn split(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('@') {
+        Some((device, selector)) => (device, Some(selector)),
+        None => (text, None),
+    }
+}
+
+/// The files among which a device chooses: those of the snapshot that it was given with, or else what a server would give it
+/// where its URL names none.
+pub(super) fn scope(selector: Option<&str>, context: &mut Context) -> anyhow::Result<Scope> {
+    let store = context.store()?;
+    match selector.or(context.config.channel.as_deref()) {
+        Some(selector) if !LIVE.contains(&selector) => Ok(Scope::snapshot(&store, &find(&store, selector)?)?),
+        _ => Ok(Scope::Live),
+    }
 }
 
 /// What the user can put right by another command line is wrong usage.

@@ -41,11 +41,12 @@ pub struct KnownFile {
     pub upload_time: Option<String>,
 }
 
-/// Resolves over the known files that a function looks up. URLs begin with `base_url`, which ends without a slash.
+/// Resolves over the known files that a function looks up. URLs begin with `device_url`, the device's part of a mirror, such as
+/// `http://mirror/orin-jp6.2`; it ends without a slash.
 pub fn resolve_rows<E: std::error::Error + 'static>(
     request: &Request,
     device: &DeviceProfile,
-    base_url: &str,
+    device_url: &str,
     lookup: impl FnMut(&ProjectName) -> Result<Vec<KnownFile>, E>,
 ) -> Result<Resolution, Failure<E>> {
     let number = |part: u32| u16::try_from(part).unwrap_or(u16::MAX);
@@ -53,7 +54,7 @@ pub fn resolve_rows<E: std::error::Error + 'static>(
     let mut rows = Rows {
         lookup,
         tags: SupportedTags::new(python, &device.platform_tags),
-        files_url: format!("{base_url}/{}/files", device.id),
+        files_url: format!("{device_url}/files"),
         files: HashMap::new(),
     };
     resolve(request, &Target::of(device), &mut rows)

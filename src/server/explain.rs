@@ -9,6 +9,7 @@ use super::in_force::InForce;
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::State;
+use super::verdicts::Terms;
 use super::view::View;
 use crate::wheel::ProjectName;
 
@@ -20,20 +21,13 @@ pub(super) async fn project(
     project: ProjectName,
 ) -> Result<Reply, Refusal> {
     let id = in_force.device(&view.device)?.id.clone();
-    let (in_force, view) = (Arc::clone(in_force), view.clone());
+    let (in_force, scope) = (Arc::clone(in_force), view.scope.clone());
     let json = state
         .blocking(move |state| {
-            let device = in_force.device(&id)?;
-            let explanation = state.verdicts.explain(&project, device, &in_force, None)?;
-            let Some(mut explanation) = explanation else {
-                return Err(state.no_such_project(&project)?);
+            let terms = Terms { device: in_force.device(&id)?, in_force: &in_force, scope: &scope };
+            let Some(explanation) = state.verdicts.explain(&project, terms, None)? else {
+                return Err(state.no_such_project(&project, &scope)?);
             };
-            explanation.files.retain(|file| {
-                file.sha256.parse().is_ok_and(|sha256| view.shows(&project, &file.file, &sha256))
-            });
-            if explanation.files.is_empty() {
-                return Err(state.no_such_project(&project)?);
-            }
             serde_json::to_vec(&explanation).map_err(|error| Refusal::Defect(error.to_string()))
         })
         .await?;

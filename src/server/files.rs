@@ -12,10 +12,10 @@ use super::range::{self, Span};
 use super::refusal::{NotForDevice, Refusal};
 use super::reply::Reply;
 use super::state::State;
-use super::verdicts::Together;
+use super::verdicts::{Terms, Together};
 use super::view::View;
 use crate::digest::Sha256;
-use crate::policy::{DeviceProfile, judge};
+use crate::policy::judge;
 use crate::store::{self, Row};
 use crate::wheel::ProjectName;
 
@@ -130,21 +130,18 @@ async fn admitted(
     sha256: Sha256,
     filename: &str,
 ) -> Result<Arc<KnownFile>, Refusal> {
-    let profile = in_force.device(&view.device)?;
-    let key = (profile.id.clone(), sha256, filename.to_owned());
+    let terms = Terms { device: in_force.device(&view.device)?, in_force, scope: &view.scope };
+    let key = (view.scope.key(&terms.device.id), sha256, filename.to_owned());
     let fresh = |file: &Arc<KnownFile>| {
-        let together = state.verdicts.fresh(&profile.id, &file.project, in_force.generation);
+        let together = state.verdicts.fresh(&file.project, terms);
         together.is_some_and(|together| file.made_from == (together.number, in_force.generation))
     };
     let file = if let Some(file) = state.files.find(&key).filter(fresh) {
         file
     } else {
-        let in_force = Arc::clone(in_force);
-        state.blocking(move |state| look_up(state, &in_force, key)).await?
+        let (in_force, view) = (Arc::clone(in_force), view.clone());
+        state.blocking(move |state| look_up(state, &in_force, &view, key)).await?
     };
-    if !view.shows(&file.project, filename, &sha256) {
-        return Err(Refusal::NoSuchFile);
-    }
     if let Some(why) = &file.refused {
         return Err(Refusal::NotForDevice(Box::new(why.clone())));
     }
@@ -161,10 +158,11 @@ async fn admitted(
 fn look_up(
     state: &State,
     in_force: &InForce,
+    view: &View,
     key: (String, Sha256, String),
 ) -> Result<Arc<KnownFile>, Refusal> {
-    let (device, sha256, filename) = &key;
-    let device = in_force.device(device)?;
+    let (_, sha256, filename) = &key;
+    let terms = Terms { device: in_force.device(&view.device)?, in_force, scope: &view.scope };
     let find = || match state.store.row_named(sha256, filename) {
         Ok(row) => row.ok_or(Refusal::NoSuchFile),
         Err(store::Error::Damaged { path, found }) => {
@@ -174,11 +172,14 @@ fn look_up(
         Err(error) => Err(error.into()),
     };
     let Some(project) = find()?.facts.project.clone() else { return Err(Refusal::NoSuchFile) };
+    if !view.scope.lists(&project, filename, sha256) {
+        return Err(Refusal::NoSuchFile);
+    }
     // The row that is kept is read after that: a change in between makes this out of date, never stale.
-    let together = state.verdicts.together(&project, device, in_force)?;
+    let together = state.verdicts.together(&project, terms)?;
     let made_from = (together.number, in_force.generation);
     let row = find()?;
-    let refused = refusal(&row, &project, &together, device, in_force);
+    let refused = refusal(&row, &project, &together, terms);
     let file = Arc::new(KnownFile {
         made_from,
         filename: row.facts.file.clone(),
@@ -193,13 +194,8 @@ fn look_up(
     Ok(file)
 }
 
-fn refusal(
-    row: &Row,
-    project: &ProjectName,
-    together: &Together,
-    device: &DeviceProfile,
-    in_force: &InForce,
-) -> Option<NotForDevice> {
+fn refusal(row: &Row, project: &ProjectName, together: &Together, terms: Terms<'_>) -> Option<NotForDevice> {
+    let Terms { device, in_force, .. } = terms;
     let mut judgement = judge(&row.facts, device, &in_force.policy);
     if let Some(change) = together.refusal(&row.facts.sha256, &row.facts.file) {
         change.apply(&mut judgement);

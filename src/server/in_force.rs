@@ -21,8 +21,16 @@ pub type Load = Box<dyn Fn(&Path) -> Result<Policy, String> + Send + Sync>;
 
 /// Where the policy comes from.
 pub struct PolicySource {
-    folder: Option<(PathBuf, Load)>,
+    folder: Option<Folder>,
     current: Mutex<Current>,
+}
+
+/// A policy folder, and how it is read.
+struct Folder {
+    dir: PathBuf,
+    load: Load,
+    /// Without it the built-in tables are the whole policy.
+    optional: bool,
 }
 
 struct Current {
@@ -51,6 +59,8 @@ impl InForce {
 /// What a policy folder looks like from outside.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Mark {
+    /// Whether the folder is there.
+    there: bool,
     files: Vec<(PathBuf, u64, u64, i64, i64, i64)>,
     /// Whether a file had just changed when the folder was read.
     fresh: bool,
@@ -58,7 +68,7 @@ struct Mark {
 
 impl fmt::Debug for PolicySource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "PolicySource {{ folder: {:?} }}", self.folder.as_ref().map(|(dir, _)| dir))
+        write!(out, "PolicySource {{ folder: {:?} }}", self.folder.as_ref().map(|folder| &folder.dir))
     }
 }
 
@@ -72,22 +82,54 @@ impl PolicySource {
     pub fn folder(dir: PathBuf, load: Load) -> Result<Self, String> {
         let mark = Mark::of(&dir);
         let policy = load(&dir)?;
-        Ok(Self { folder: Some((dir, load)), current: Mutex::new(Current::first(policy, mark)) })
+        Ok(Self::of(Folder { dir, load, optional: false }, Current::first(policy, mark)))
     }
 
-    /// Whether a look at the current policy may touch the disk.
-    pub(super) const fn blocks(&self) -> bool {
-        self.folder.is_some()
+    /// The policy of a folder that may come later, with a bundle, and go again: without it the built-in tables are in force.
+    pub fn optional_folder(dir: PathBuf, load: Load) -> Result<Self, String> {
+        let mark = Mark::of(&dir);
+        let policy = if mark.there { load(&dir)? } else { Policy::builtin() };
+        Ok(Self::of(Folder { dir, load, optional: true }, Current::first(policy, mark)))
+    }
+
+    /// The policy of a folder that should be there and is not yet, such as one on a disk that is mounted later. Until it comes
+    /// the built-in tables are in force, and its absence is told.
+    pub fn awaited_folder(dir: PathBuf, load: Load) -> Self {
+        let missing = format!("{}: there is no such folder yet", dir.display());
+        tracing::error!(
+            error = missing,
+            "the policy folder cannot be used: the built-in tables are in force"
+        );
+        let current = Current {
+            in_force: Arc::new(InForce { policy: Policy::builtin(), generation: 0, broken: Some(missing) }),
+            mark: Mark::default(),
+        };
+        Self::of(Folder { dir, load, optional: false }, current)
+    }
+
+    fn of(folder: Folder, current: Current) -> Self {
+        Self { folder: Some(folder), current: Mutex::new(current) }
+    }
+
+    /// Whether a look at the current policy may wait for the disk.
+    ///
+    /// Where there was no folder and still is none, this one look at its name is all that is needed: it lies beside the store,
+    /// and that a name is not there is kept by the kernel. Thus a mirror without a site's policy answers as quickly as can be.
+    pub(super) fn blocks(&self) -> bool {
+        let Some(folder) = &self.folder else { return false };
+        let absent = || !self.current.lock().unwrap_or_else(PoisonError::into_inner).mark.there;
+        !folder.optional || !absent() || folder.dir.exists()
     }
 
     /// The policy as of now. Looks at the folder, so that an edit takes effect at the next request; an edit that cannot be
     /// used is logged once, and leaves the last good policy in force.
     pub(super) fn in_force(&self) -> Arc<InForce> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((dir, load)) = &self.folder {
+        if let Some(Folder { dir, load, optional }) = &self.folder {
             let mark = Mark::of(dir);
-            if current.mark.fresh || mark.files != current.mark.files {
-                current.change(load(dir), mark);
+            if current.mark.fresh || mark.there != current.mark.there || mark.files != current.mark.files {
+                let loaded = if *optional && !mark.there { Ok(Policy::builtin()) } else { load(dir) };
+                current.change(loaded, mark);
             }
         }
         Arc::clone(&current.in_force)
@@ -125,6 +167,10 @@ impl Mark {
     fn of(dir: &Path) -> Self {
         let mut mark = Self::default();
         let now = SystemTime::now();
+        mark.there = dir.is_dir();
+        if !mark.there {
+            return mark;
+        }
         for folder in [dir.to_owned(), dir.join("advisories")] {
             let Ok(entries) = fs_err::read_dir(&folder) else { continue };
             for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
@@ -177,5 +223,30 @@ mod tests {
         assert_eq!(source.in_force().broken.as_deref(), Some("rules.toml: bad"));
         fs_err::write(&file, "six").unwrap();
         assert_eq!(source.in_force().broken, None);
+    }
+
+    #[test]
+    fn a_folder_that_comes_later_is_noticed_and_one_that_goes_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("policies");
+        let load = || -> Load {
+            Box::new(|dir| {
+                let there = dir.join("rules.toml").exists();
+                there.then(Policy::default).ok_or_else(|| "no rules.toml".to_owned())
+            })
+        };
+        let optional = PolicySource::optional_folder(place.clone(), load()).unwrap();
+        let awaited = PolicySource::awaited_folder(place.clone(), load());
+        assert!(!optional.blocks() && optional.in_force().generation == 0);
+        assert!(awaited.in_force().broken.as_ref().unwrap().contains("policies"));
+        fs_err::create_dir(&place).unwrap();
+        fs_err::write(place.join("rules.toml"), "").unwrap();
+        assert!(optional.blocks());
+        let come = [&optional, &awaited].map(PolicySource::in_force);
+        assert!(come.iter().all(|policy| policy.generation > 0 && policy.broken.is_none()));
+        fs_err::remove_dir_all(&place).unwrap();
+        assert_eq!(optional.in_force().broken, None);
+        assert!(!optional.blocks());
+        assert!(awaited.in_force().broken.is_some(), "the last good policy stays, and that is told");
     }
 }

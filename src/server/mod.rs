@@ -40,7 +40,7 @@ mod router;
 mod simple;
 pub(crate) mod state;
 pub(crate) mod verdicts;
-mod view;
+pub(crate) mod view;
 mod watched;
 
 pub use in_force::{Load, PolicySource};

@@ -15,6 +15,8 @@ use super::refusal::Refusal;
 use super::reply::Reply;
 use super::request_body;
 use super::state::State;
+use super::verdicts::Terms;
+use super::view::View;
 use crate::policy::DeviceProfile;
 use crate::resolve::{
     Failure, Lock, LockError, MOST_REQUESTED, Request, Requirement, Resolution, Stop, Target,
@@ -83,11 +85,13 @@ enum Asked {
 pub(super) async fn resolve(
     state: &Arc<State>,
     in_force: &Arc<InForce>,
-    device: &str,
-    base_url: String,
+    view: View,
+    base_url: &str,
     body: Incoming,
 ) -> Result<Reply, Refusal> {
-    let id = in_force.device(device)?.id.clone();
+    let id = in_force.device(&view.device)?.id.clone();
+    // What is answered leads back to where it was asked for: to the same snapshot, or the same channel.
+    let device_url = format!("{base_url}/{}", view.segment(&id));
     let _place = Arc::clone(&state.resolving.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
     let (request, output) = match asked(&request_body::read(body, LARGEST_BODY).await?, &id)? {
         Asked::Request(request, output) => (*request, output),
@@ -99,9 +103,9 @@ pub(super) async fn resolve(
     let in_force = Arc::clone(in_force);
     let work = state.blocking(move |state| {
         let _turn = turn;
-        let device = in_force.device(&id)?;
-        match state.verdicts.resolve(&request, device, &in_force, &base_url) {
-            Ok(resolution) => set(&resolution, device, output, &base_url),
+        let terms = Terms { device: in_force.device(&id)?, in_force: &in_force, scope: &view.scope };
+        match state.verdicts.resolve(&request, terms, &device_url) {
+            Ok(resolution) => set(&resolution, terms.device, output, &device_url),
             Err(Failure::Unsatisfiable(explanation)) => no_set(&id, &*explanation),
             Err(Failure::Limit(limit)) => no_set(&id, &json!({"text": limit.to_string(), "causes": []})),
             Err(Failure::Request(error)) => {
@@ -173,9 +177,9 @@ fn set(
     resolution: &Resolution,
     device: &DeviceProfile,
     output: Output,
-    base_url: &str,
+    device_url: &str,
 ) -> Result<Reply, Refusal> {
-    let index_url = format!("{base_url}/{}/simple/", device.id);
+    let index_url = format!("{device_url}/simple/");
     let target = Target::of(device);
     let mut reply = match output {
         Output::Json => json_reply(&set_json(resolution, &device.id))?,

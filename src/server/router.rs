@@ -67,12 +67,14 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
         Ok(Route::Resolve { device }) => {
             let body = posted(&parts, body).await?;
             let in_force = &state.in_force().await?;
-            return resolve::resolve(state, in_force, &device, base_url(&parts)?, body).await;
+            let view = state.view(&device).await?;
+            return resolve::resolve(state, in_force, view, &base_url(&parts)?, body).await;
         }
         Ok(Route::Reports { device }) => {
             let body = posted(&parts, body).await?;
             let in_force = &state.in_force().await?;
-            return device::report(state, in_force, &device, body).await;
+            let view = state.view(&device).await?;
+            return device::report(state, in_force, &view.device, body).await;
         }
         route if parts.method != Method::GET && parts.method != Method::HEAD => {
             request_body::discard(body).await;
@@ -109,8 +111,8 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
             let view = &state.view(&device).await?;
             explain::project(state, in_force, view, project).await
         }
-        Route::Setup { device } => device::setup(in_force, &device, &base_url(&parts)?),
-        Route::Check { device } => device::check(in_force, &device, &base_url(&parts)?),
+        Route::Setup { device } => device::setup(in_force, &state.view(&device).await?, &base_url(&parts)?),
+        Route::Check { device } => device::check(in_force, &state.view(&device).await?, &base_url(&parts)?),
         Route::Resolve { .. } | Route::Reports { .. } => Err(Refusal::PostOnly),
     }
 }

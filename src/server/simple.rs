@@ -14,10 +14,9 @@ use super::range;
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::{Page, PageKey, State};
-use super::verdicts::Together;
+use super::verdicts::{Terms, Together};
 use super::view::View;
 use crate::digest::Sha256;
-use crate::policy::DeviceProfile;
 use crate::simple::{
     CoreMetadata, FileLink, ProjectPage, render_html, render_json, render_list_html, render_list_json,
 };
@@ -52,11 +51,11 @@ pub(super) async fn projects(
     view: &View,
     asked: Asked,
 ) -> Result<Reply, Refusal> {
-    let id = view.key(&in_force.device(&view.device)?.id);
-    let projects = view.projects();
+    let id = view.scope.key(&in_force.device(&view.device)?.id);
+    let projects = view.scope.projects();
     let key = PageKey { device: id, project: None, form: asked.form, gzip: asked.gzip };
-    // The list does not depend on the policy.
-    let made_from = (state.store.revision(), 0);
+    // The list does not depend on the policy, and that of a snapshot on nothing.
+    let made_from = if projects.is_some() { (0, 0) } else { (state.store.revision(), 0) };
     let page = page(state, key, made_from, |state| {
         Ok(Made::List(match projects {
             Some(projects) => projects,
@@ -77,35 +76,43 @@ pub(super) async fn project(
     project: ProjectName,
     asked: Asked,
 ) -> Result<Reply, Refusal> {
-    let id = in_force.device(&view.device)?.id.clone();
-    let key =
-        PageKey { device: view.key(&id), project: Some(project.clone()), form: asked.form, gzip: asked.gzip };
-    let fresh = state.verdicts.fresh(&id, &project, in_force.generation);
+    let device = in_force.device(&view.device)?;
+    let scope = view.scope.clone();
+    let key = PageKey {
+        device: scope.key(&device.id),
+        project: Some(project.clone()),
+        form: asked.form,
+        gzip: asked.gzip,
+    };
+    let fresh = state.verdicts.fresh(&project, Terms { device, in_force, scope: &scope });
+    let id = device.id.clone();
     let together = if let Some(together) = fresh {
         together
     } else {
         let (in_force, id, project) = (Arc::clone(in_force), id.clone(), project.clone());
-        let turn = key.clone();
+        let (turn, scope) = (key.clone(), scope.clone());
         let find = move |state: &State| {
             // As with pages: what several clients ask for at once is made once.
             let _turn = state.turn(&turn);
             if state.store.count(&project)?.0 == 0 {
-                return Err(state.no_such_project(&project)?);
+                return Err(state.no_such_project(&project, &scope)?);
             }
-            Ok(state.verdicts.together(&project, in_force.device(&id)?, &in_force)?)
+            let device = in_force.device(&id)?;
+            Ok(state.verdicts.together(&project, Terms { device, in_force: &in_force, scope: &scope })?)
         };
         state.blocking(find).await?
     };
     let made_from = (together.number, in_force.generation);
-    let (in_force, view) = (Arc::clone(in_force), view.clone());
+    let in_force = Arc::clone(in_force);
     let page = page(state, key, made_from, move |state| {
         let mut files = state.store.listing(&project)?;
-        files.retain(|file| view.shows(&project, &file.file, &file.sha256));
+        let lists = |file: &Listed| scope.lists(&project, &file.file, &file.sha256);
+        files.retain(|file| lists(file) || scope.knew(file.held, &file.provenance));
         if files.is_empty() {
-            return Err(state.no_such_project(&project)?);
+            return Err(state.no_such_project(&project, &scope)?);
         }
-        let shown = (&view, &*together);
-        project_page(state, project, files, shown, in_force.device(&id)?, &in_force).map(Made::Page)
+        let terms = Terms { device: in_force.device(&id)?, in_force: &in_force, scope: &scope };
+        project_page(state, project, files, &together, terms).map(Made::Page)
     });
     Ok(reply(&asked, &*page.await?))
 }
@@ -203,17 +210,23 @@ fn project_page(
     state: &State,
     project: ProjectName,
     files: Vec<Listed>,
-    (view, together): (&View, &Together),
-    device: &DeviceProfile,
-    in_force: &InForce,
+    together: &Together,
+    terms: Terms<'_>,
 ) -> Result<ProjectPage, Refusal> {
+    let Terms { device, scope, .. } = terms;
     let count = files.len();
     let mut listed: Vec<Listed> = Vec::with_capacity(count);
     let mut by_name: HashMap<String, usize> = HashMap::with_capacity(count);
     let mut refused: Vec<String> = Vec::new();
+    let mut hidden: Vec<String> = Vec::new();
     for file in files {
-        if let Some(reason) = state.verdicts.refusal(&file, together, device, in_force)? {
-            refused.push(format!("{}: {}", file.file, reason.text));
+        let frozen = scope.lists(&project, &file.file, &file.sha256);
+        if let Some(reason) = state.verdicts.refusal(&file, together, terms)? {
+            let why = format!("{}: {}", file.file, reason.text);
+            if frozen { &mut hidden } else { &mut refused }.push(why);
+            continue;
+        }
+        if !frozen {
             continue;
         }
         // Without METADATA no `.metadata` could be served, and no installer can use the wheel.
@@ -229,8 +242,10 @@ fn project_page(
             }
         }
     }
-    let status = match view.note(&refused) {
-        _ if listed.is_empty() => Some(why_empty(count, &device.id, refused.into_iter().next())),
+    let status = match scope.note(&hidden) {
+        _ if listed.is_empty() => {
+            Some(why_empty(count, &device.id, hidden.into_iter().chain(refused).next()))
+        }
         note => note,
     };
     let status = status.map(|why| ("active".to_owned(), Some(why)));

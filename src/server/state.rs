@@ -12,7 +12,7 @@ use super::lru::Lru;
 use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
 use super::verdicts::Verdicts;
-use super::view::Views;
+use super::view::{Scope, Views};
 use crate::digest::Sha256;
 use crate::policy::DeviceProfile;
 use crate::store::Store;
@@ -119,9 +119,12 @@ impl State {
         }
     }
 
-    /// What to answer for a project without any row. Blocks.
-    pub(super) fn no_such_project(&self, project: &ProjectName) -> Result<Refusal, Refusal> {
-        let nearest = nearest(project.as_str(), &self.names()?);
+    /// What to answer for a project without any file. Blocks.
+    pub(super) fn no_such_project(&self, project: &ProjectName, scope: &Scope) -> Result<Refusal, Refusal> {
+        let nearest = match scope.projects() {
+            Some(names) => nearest(project.as_str(), &names),
+            None => nearest(project.as_str(), &self.names()?),
+        };
         Ok(Refusal::NoSuchProject { project: project.clone(), nearest })
     }
 }

@@ -2,18 +2,20 @@
 //! sets all go by this, on the command line as well, so that they cannot disagree.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+mod explanation;
+
 use super::in_force::InForce;
 use super::lru::Lru;
+use super::view::Scope;
 use crate::digest::Sha256;
-use crate::policy::{
-    Candidate, Code, DeviceCheck, DeviceProfile, Explanation, Judgement, Reason, Verdict, explain, judge,
-};
+use crate::policy::{Code, DeviceProfile, Judgement, Reason, Verdict, judge};
 use crate::resolve::closure::{Brief, Change, Connected, Wheel};
 use crate::resolve::{Failure, KnownFile, Request, Resolution, resolve_rows};
-use crate::store::{self, DeviceReport, Listed, Store};
+use crate::store::{self, Listed, Store};
 use crate::wheel::{Facts, GpuClass, ProjectName};
 
 /// How much is kept of verdicts on single files, in bytes: those on some 40,000 files.
@@ -35,6 +37,14 @@ pub(crate) struct Verdicts {
     made: AtomicU64,
 }
 
+/// By what files are judged: for a device, by a policy, among some files.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    pub(crate) device: &'a DeviceProfile,
+    pub(crate) in_force: &'a InForce,
+    pub(crate) scope: &'a Scope,
+}
+
 /// What judging a file alone said.
 #[derive(Debug)]
 pub(crate) struct Alone {
@@ -54,7 +64,17 @@ pub(crate) struct Together {
     seen_at: AtomicU64,
     /// The projects that it depends on, with the revisions of their rows.
     made_from: Vec<(ProjectName, u64)>,
-    refused: HashMap<(Sha256, String), Change>,
+    /// Of a snapshot, what the rows of the files that it lists amounted to: new files elsewhere leave that as it is.
+    print: Option<u64>,
+    weight: usize,
+    refused: Arc<HashMap<(Sha256, String), Change>>,
+}
+
+impl Terms<'_> {
+    /// What tells results from those for other devices, and among other files.
+    fn key(&self) -> String {
+        self.scope.key(&self.device.id)
+    }
 }
 
 impl Together {
@@ -83,11 +103,10 @@ impl Verdicts {
         &self,
         listed: &Listed,
         together: &Together,
-        device: &DeviceProfile,
-        in_force: &InForce,
+        terms: Terms<'_>,
     ) -> Result<Option<Reason>, store::Error> {
-        let alone = self.alone(listed, device, in_force)?;
-        if !in_force.policy.lists(&listed.project, alone.verdict) {
+        let alone = self.alone(listed, terms)?;
+        if !terms.in_force.policy.lists(&listed.project, alone.verdict) {
             return Ok(Some(alone.reason.clone().unwrap_or_else(|| unlisted(alone.verdict))));
         }
         let change = together.refusal(&listed.sha256, &listed.file);
@@ -95,14 +114,9 @@ impl Verdicts {
     }
 
     /// What was found for a project, if that still holds. Does not block.
-    pub(crate) fn fresh(
-        &self,
-        device: &str,
-        project: &ProjectName,
-        generation: u64,
-    ) -> Option<Arc<Together>> {
-        let together = self.together.find(&(device.to_owned(), project.clone()))?;
-        if together.generation != generation {
+    pub(crate) fn fresh(&self, project: &ProjectName, terms: Terms<'_>) -> Option<Arc<Together>> {
+        let together = self.together.find(&(terms.key(), project.clone()))?;
+        if together.generation != terms.in_force.generation {
             return None;
         }
         // Read first: a change in between is then seen at the next look.
@@ -122,19 +136,26 @@ impl Verdicts {
     pub(crate) fn together(
         &self,
         project: &ProjectName,
-        device: &DeviceProfile,
-        in_force: &InForce,
+        terms: Terms<'_>,
     ) -> Result<Arc<Together>, store::Error> {
-        if let Some(fresh) = self.fresh(&device.id, project, in_force.generation) {
+        if let Some(fresh) = self.fresh(project, terms) {
             return Ok(fresh);
         }
+        if let Some(same) = self.unchanged(project, terms)? {
+            return Ok(same);
+        }
+        let Terms { device, in_force, scope } = terms;
         let newest = self.store.revision();
         let mut made_from = Vec::new();
         let mut own = Vec::new();
+        let mut print = scope.id().map(|_| DefaultHasher::new());
         let mut connected = Connected::new(device, &in_force.policy, |name: &ProjectName| {
             // The revision is read before the rows: a change in between makes this out of date, never stale.
             made_from.push((name.clone(), self.store.project_revision(name)));
-            let (files, wheels) = self.wheels(name, device, in_force)?;
+            let (files, wheels) = self.wheels(name, terms)?;
+            if let Some(print) = &mut print {
+                files.hash(print);
+            }
             if name == project {
                 own = files;
             }
@@ -156,69 +177,76 @@ impl Verdicts {
             generation: in_force.generation,
             seen_at: AtomicU64::new(newest),
             made_from,
-            refused,
+            print: print.map(|print| print.finish()),
+            weight,
+            refused: Arc::new(refused),
         });
-        self.together.keep((device.id.clone(), project.clone()), Arc::clone(&together), weight);
+        self.together.keep((terms.key(), project.clone()), Arc::clone(&together), weight);
         Ok(together)
     }
 
-    /// Every known file of a project with its verdict, reasons and notes; none if there is no file. Blocks.
-    pub(crate) fn explain(
+    /// What was found for a project in a snapshot, if nothing changed but files that the snapshot does not list. Blocks.
+    ///
+    /// What a snapshot lists is fixed, so in general nothing but a policy makes a difference; but bytes can be lost and found
+    /// again, and an upstream can yank.
+    fn unchanged(
         &self,
         project: &ProjectName,
-        device: &DeviceProfile,
-        in_force: &InForce,
-        wanted: Option<&pep440_rs::VersionSpecifiers>,
-    ) -> Result<Option<Explanation>, store::Error> {
-        let rows = self.store.rows(project)?;
-        if rows.is_empty() {
+        terms: Terms<'_>,
+    ) -> Result<Option<Arc<Together>>, store::Error> {
+        if terms.scope.id().is_none() {
             return Ok(None);
         }
-        let mut own = Vec::new();
-        let mut connected = Connected::new(device, &in_force.policy, |name: &ProjectName| {
-            let (files, wheels) = self.wheels(name, device, in_force)?;
-            if name == project {
-                own = files;
-            }
-            Ok::<_, store::Error>(wheels)
+        let key = (terms.key(), project.clone());
+        let Some(old) = self.together.find(&key) else { return Ok(None) };
+        if old.generation != terms.in_force.generation {
+            return Ok(None);
+        }
+        let newest = self.store.revision();
+        let mut print = DefaultHasher::new();
+        let mut made_from = Vec::with_capacity(old.made_from.len());
+        for (name, _) in &old.made_from {
+            made_from.push((name.clone(), self.store.project_revision(name)));
+            self.listing(name, terms.scope)?.hash(&mut print);
+        }
+        if old.print != Some(print.finish()) {
+            return Ok(None);
+        }
+        let same = Arc::new(Together {
+            number: old.number,
+            generation: old.generation,
+            seen_at: AtomicU64::new(newest),
+            made_from,
+            print: old.print,
+            weight: old.weight,
+            refused: Arc::clone(&old.refused),
         });
-        let changes = connected.changes(project)?;
-        drop(connected);
-        let changes: HashMap<(Sha256, &str), &Change> = changes
-            .iter()
-            .filter_map(|(at, change)| own.get(*at).map(|file| ((file.sha256, file.file.as_str()), change)))
-            .collect();
-        let reports = self.store.reports()?;
-        let candidates: Vec<Candidate> = rows
-            .into_iter()
-            .map(|row| {
-                let mut judgement = judge(&row.facts, device, &in_force.policy);
-                if let Some(change) = changes.get(&(row.facts.sha256, row.facts.file.as_str())) {
-                    change.apply(&mut judgement);
-                }
-                let listed = in_force.policy.lists(project, judgement.verdict);
-                let of_wheel = |report: &&DeviceReport| report.is_of(&device.id, &row.facts);
-                let reports = reports.iter().filter(of_wheel).map(check).collect();
-                Candidate { facts: row.facts, held: row.held, judgement, listed, reports }
-            })
-            .collect();
-        Ok(Some(explain(project, &device.id, &candidates, wanted)))
+        self.together.keep(key, Arc::clone(&same), same.weight);
+        Ok(Some(same))
     }
 
-    /// A set for a request, its URLs below `base_url`, or why there is none. Blocks.
+    /// The files of a project that count.
+    fn listing(&self, project: &ProjectName, scope: &Scope) -> Result<Vec<Listed>, store::Error> {
+        let mut files = self.store.listing(project)?;
+        files.retain(|file| scope.lists(project, &file.file, &file.sha256));
+        Ok(files)
+    }
+
+    /// A set for a request, or why there is none. Its URLs are below `device_url`, where the device reaches the mirror. Blocks.
     pub(crate) fn resolve(
         &self,
         request: &Request,
-        device: &DeviceProfile,
-        in_force: &InForce,
-        base_url: &str,
+        terms: Terms<'_>,
+        device_url: &str,
     ) -> Result<Resolution, Failure<store::Error>> {
-        let answer = self.resolve_once(request, device, in_force, base_url);
+        let answer = self.resolve_once(request, terms, device_url);
         let Err(Failure::Unsatisfiable(mut explanation)) = answer else { return answer };
+        let Terms { device, in_force, .. } = terms;
         // The same machine with another release: other machines are no remedy.
         let others =
             in_force.policy.devices().filter(|other| other.soc == device.soc && other.id != device.id);
-        let fits = |other: &&DeviceProfile| self.resolve_once(request, other, in_force, "").is_ok();
+        let fits =
+            |device: &&DeviceProfile| self.resolve_once(request, Terms { device, ..terms }, "").is_ok();
         explanation.offer_elsewhere(others.filter(fits).map(|other| other.id.clone()).collect());
         Err(Failure::Unsatisfiable(explanation))
     }
@@ -226,23 +254,17 @@ impl Verdicts {
     fn resolve_once(
         &self,
         request: &Request,
-        device: &DeviceProfile,
-        in_force: &InForce,
-        base_url: &str,
+        terms: Terms<'_>,
+        device_url: &str,
     ) -> Result<Resolution, Failure<store::Error>> {
-        resolve_rows(request, device, base_url, |project| self.known_files(project, device, in_force))
+        resolve_rows(request, terms.device, device_url, |project| self.known_files(project, terms))
     }
 
-    fn known_files(
-        &self,
-        project: &ProjectName,
-        device: &DeviceProfile,
-        in_force: &InForce,
-    ) -> Result<Vec<KnownFile>, store::Error> {
-        let together = self.together(project, device, in_force)?;
-        let (files, wheels) = self.wheels(project, device, in_force)?;
+    fn known_files(&self, project: &ProjectName, terms: Terms<'_>) -> Result<Vec<KnownFile>, store::Error> {
+        let together = self.together(project, terms)?;
+        let (files, wheels) = self.wheels(project, terms)?;
         let known = files.into_iter().zip(wheels).map(|(file, wheel)| {
-            let reason = self.refusal(&file, &together, device, in_force)?;
+            let reason = self.refusal(&file, &together, terms)?;
             Ok(KnownFile {
                 listed: reason.is_none(),
                 judgement: Judgement {
@@ -261,19 +283,18 @@ impl Verdicts {
         known.collect()
     }
 
-    /// The known files of a project, each as the rules need it.
+    /// The files of a project that count, each as the rules need it.
     fn wheels(
         &self,
         project: &ProjectName,
-        device: &DeviceProfile,
-        in_force: &InForce,
+        terms: Terms<'_>,
     ) -> Result<(Vec<Listed>, Vec<Wheel>), store::Error> {
-        let files = self.store.listing(project)?;
+        let files = self.listing(project, terms.scope)?;
         let mut wheels = Vec::with_capacity(files.len());
         for file in &files {
-            let alone = self.alone(file, device, in_force)?;
+            let alone = self.alone(file, terms)?;
             // Of a file that is refused already no rule asks more than its name.
-            let brief = if in_force.policy.lists(project, alone.verdict) {
+            let brief = if terms.in_force.policy.lists(project, alone.verdict) {
                 self.brief(file)?
             } else {
                 Arc::new(Brief::of(&name_alone(file)))
@@ -285,12 +306,8 @@ impl Verdicts {
 
     /// What judging a file alone says, kept for as long as the policy is in force: what the bytes of a digest contain does not
     /// change.
-    fn alone(
-        &self,
-        file: &Listed,
-        device: &DeviceProfile,
-        in_force: &InForce,
-    ) -> Result<Arc<Alone>, store::Error> {
+    fn alone(&self, file: &Listed, terms: Terms<'_>) -> Result<Arc<Alone>, store::Error> {
+        let Terms { device, in_force, .. } = terms;
         let generation = in_force.generation;
         let key = (device.id.clone(), file.sha256, file.file.clone());
         if let Some(alone) = self.alone.find(&key).filter(|alone| alone.generation == generation) {
@@ -395,10 +412,4 @@ fn name_alone(file: &Listed) -> Facts {
         needed_dlopen: Vec::new(),
         damage: Vec::new(),
     }
-}
-
-/// What an explanation shows of a report.
-fn check(report: &DeviceReport) -> DeviceCheck {
-    let gpu = report.body.gpu.as_ref().map(|gpu| gpu.name.clone());
-    DeviceCheck { time: report.time.clone(), passed: report.body.passed, gpu }
 }

@@ -9,7 +9,7 @@ use crate::digest::Sha256;
 use crate::wheel::ProjectName;
 
 /// One known file, without its facts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Listed {
     /// The project.
     pub project: ProjectName,

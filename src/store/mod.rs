@@ -75,7 +75,7 @@ pub struct Row {
 }
 
 /// Where a file came from, and what its index said of it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Provenance {
     /// Name of the upstream; `local` for a file that was added by hand.
     pub upstream: String,

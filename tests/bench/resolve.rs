@@ -62,7 +62,7 @@ fn main() {
         let request = request(&mut dice);
         let start = cpu_time();
         let mut answers = (0..REPEATS).map(|_| {
-            resolve_rows(&request, device, "http://mirror", |project| {
+            resolve_rows(&request, device, "http://mirror/orin-jp6.2", |project| {
                 Ok::<_, Infallible>(catalogue.get(project).cloned().unwrap_or_default())
             })
         });

@@ -1,11 +1,13 @@
 //! Bundles for sites without network: round trip, delta, and everything that can be wrong with one.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use jetwheel::digest::Sha256;
 
 use crate::snapshot::{add, json, wheel};
+use crate::store::{SmallDisk, free};
 use crate::support::clients::{JETPACK_6, Pip};
 use crate::support::http::get;
 use crate::support::jetwheel;
@@ -287,8 +289,8 @@ fn an_interrupted_import_goes_on_and_shows_nothing_before_its_end() {
         let mut child = jetwheel(&data)
             .arg("import")
             .arg(&full)
-            .stderr(std::process::Stdio::null())
-            .stdout(std::process::Stdio::null())
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
             .spawn()
             .unwrap();
         let begin = std::time::Instant::now();
@@ -308,4 +310,158 @@ fn an_interrupted_import_goes_on_and_shows_nothing_before_its_end() {
     assert_eq!(json(jetwheel(&data).arg("verify")).0, 0);
     assert_eq!(page(&Mirror::serving(&data)), 200);
     assert_eq!(fs_err::read_dir(data.join("incoming")).unwrap().count(), 0);
+}
+
+/// C31, from bandersnatch#1472 and #736: every place of every blob, and of the manifest, is under watch.
+#[test]
+fn a_flipped_byte_anywhere_stops_the_import_and_is_told_by_its_item() {
+    let a = Site::with_wheels(3);
+    let (full, _) = a.export("full.jwb", &[]);
+    let good = fs_err::read(&full).unwrap();
+    let b = tempfile::tempdir().unwrap();
+    let data = b.path().join("data");
+    let place_of = |bytes: &[u8]| good.windows(bytes.len()).position(|window| window == bytes).unwrap();
+    let mut items = Vec::new();
+    for version in 0..3 {
+        let name = format!("demo-1.{version}-cp310-cp310-linux_aarch64.whl");
+        let blob = fs_err::read(a.path("in").join(&name)).unwrap();
+        items.push((name, place_of(&blob), blob.len()));
+    }
+    let unpacked = Command::new("tar").arg("-xOf").arg(&full).arg("manifest.json").output().unwrap().stdout;
+    items.push(("manifest.json".to_owned(), place_of(&unpacked), unpacked.len()));
+    for (item, start, length) in items {
+        for at in [start, start + 1, start + length / 3, start + length / 2, start + length - 1] {
+            let mut flipped = good.clone();
+            flipped[at] ^= 0x10;
+            let bundle = b.path().join("flipped.jwb");
+            fs_err::write(&bundle, flipped).unwrap();
+            for signed in [true, false] {
+                let beside = b.path().join("flipped.jwb.minisig");
+                if signed {
+                    fs_err::copy(a.path("full.jwb.minisig"), &beside).unwrap();
+                } else {
+                    fs_err::remove_file(&beside).unwrap();
+                }
+                let (code, said) = a.import(&data, &bundle, &[]);
+                assert!([1, 3].contains(&code), "byte {at}: {said}");
+                assert!(said.as_str().unwrap().contains(&item), "byte {at}, {item}: {said}");
+            }
+        }
+    }
+    assert_eq!(count(&data), 0, "nothing was switched");
+    assert_eq!(a.import(&data, &full, &[]).0, 0);
+    assert_eq!(count(&data), 3);
+}
+
+#[test]
+fn requirements_choose_the_closure_for_each_device_from_the_snapshot_alone() {
+    let a = Site::with_wheels(2);
+    let thor = serde_json::json!([{
+        "filename": "demo-1.1-cp312-cp312-linux_aarch64.whl",
+        "elfs": [{"path": "demo/_C.so", "needed": ["libcudart.so.13"], "cuda": "13.0", "fatbins": [["sm_110"]]}],
+    }, {"filename": "other-1.0-py3-none-any.whl"}]);
+    crate::support::make_wheels(&thor, &a.path("in"));
+    let first = add(
+        &a.data(),
+        &[&a.path("in/demo-1.1-cp312-cp312-linux_aarch64.whl"), &a.path("in/other-1.0-py3-none-any.whl")],
+    );
+    add(&a.data(), &[&wheel(&a.path("in"), "demo", "2.0", "")]);
+    fs_err::write(a.path("limits.txt"), "demo<3\n").unwrap();
+    let limits = a.path("limits.txt");
+    let limited = ["--device", "thor-jp7.0", "-c", limits.to_str().unwrap()];
+    let files = |bundle: &Path| {
+        let manifest = Command::new("tar").arg("-xOf").arg(bundle).arg("manifest.json").output().unwrap();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest.stdout).unwrap();
+        let names = |list: &str, key: &str| -> Vec<String> {
+            let list = manifest[list].as_array().unwrap().iter();
+            list.map(|one| one[key].as_str().unwrap().to_owned()).collect()
+        };
+        (names("files", "file"), names("locks", "name"))
+    };
+    let locks = ["pylock.orin-jp6_2.toml", "pylock.thor-jp7_0.toml"].map(str::to_owned).to_vec();
+    let (now, _) = a.export("now.jwb", &[&limited[..], &["demo"]].concat());
+    let both = ["demo-1.1-cp312-cp312-linux_aarch64.whl", "demo-2.0-cp310-cp310-linux_aarch64.whl"];
+    assert_eq!(files(&now), (both.map(str::to_owned).to_vec(), locks.clone()));
+    let (then, _) =
+        a.export("then.jwb", &[&limited[..], &["demo", "--snapshot", first.as_deref().unwrap()]].concat());
+    let both = ["demo-1.1-cp310-cp310-linux_aarch64.whl", "demo-1.1-cp312-cp312-linux_aarch64.whl"];
+    assert_eq!(files(&then), (both.map(str::to_owned).to_vec(), locks));
+
+    // What cannot be had is a no, and writes nothing.
+    let mut command = jetwheel(&a.data());
+    command.args(["export", "--device", ORIN, "demo>=3", "--output"]).arg(a.path("none.jwb"));
+    let (code, answer) = json(&mut command);
+    assert_eq!((code, &answer["device"]), (1, &ORIN.into()), "{answer}");
+    assert!(answer["error"]["text"].as_str().unwrap().contains("demo"), "{answer}");
+    assert!(!a.path("none.jwb").exists());
+}
+
+/// What was unpacked by an import that ran out of space is kept, and the next one needs room for the rest alone.
+#[test]
+fn a_full_disk_stops_an_import_before_the_switch_and_a_later_one_goes_on() {
+    let Some(disk) = SmallDisk::mount(32 << 20) else {
+        eprintln!("NOT TESTED: a full disk needs a tmpfs, and only root can mount one");
+        return;
+    };
+    let a = Site { dir: tempfile::tempdir().unwrap() };
+    let heavy = |number: usize| {
+        serde_json::json!({
+            "filename": format!("heavy{number}-1.0-cp310-cp310-linux_aarch64.whl"),
+            "elfs": [{"path": "heavy/_C.so", "payload": 3_000_000, "fatbins": [["sm_87"]]}],
+        })
+    };
+    let folder = a.path("in");
+    fs_err::create_dir(&folder).unwrap();
+    crate::support::make_wheels(&(0..5).map(heavy).collect(), &folder);
+    add(&a.data(), &[&folder]);
+    assert_eq!(json(jetwheel(&a.data()).args(["export", "--make-key"]).arg(a.path("key"))).0, 0);
+    let (full, _) = a.export("full.jwb", &[]);
+    let (data, ballast) = (disk.0.path().join("data"), disk.0.path().join("ballast"));
+    let fill_up_to = |left: u64| {
+        let bytes = usize::try_from(free(disk.0.path()).saturating_sub(left)).unwrap();
+        let _full = fs_err::write(&ballast, vec![1; bytes]);
+    };
+    let untouched = || {
+        let (_, list) = json(jetwheel(&data).args(["snapshot", "list"]));
+        count(&data) == 0 && list["snapshots"] == serde_json::json!([])
+    };
+
+    // Too little from the beginning: nothing is even unpacked.
+    assert!(untouched());
+    fill_up_to(9 << 20);
+    let (code, said) = a.import(&data, &full, &[]);
+    assert_eq!(code, 3, "{said}");
+    assert!(said.as_str().unwrap().contains("bytes are free"), "{said}");
+    fs_err::remove_file(&ballast).unwrap();
+    assert!(untouched());
+
+    // The space goes while it is unpacked: the process is held as soon as it says that it reads the first wheel.
+    let stopped = (0..10).any(|_| {
+        let mut command = jetwheel(&data);
+        command.arg("import").arg(&full).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("reading heavy")));
+        let signal =
+            |name: &str| Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+        signal("-STOP");
+        fill_up_to(0);
+        signal("-CONT");
+        let said: Vec<String> = lines.collect();
+        let code = child.wait().unwrap().code();
+        fs_err::remove_file(&ballast).unwrap();
+        if code == Some(0) {
+            // It was done before it could be held.
+            fs_err::remove_dir_all(&data).unwrap();
+            return false;
+        }
+        assert_eq!(code, Some(3), "{said:?}");
+        assert!(said.iter().any(|line| line.contains("heavy") && line.contains("No space left")), "{said:?}");
+        true
+    });
+    assert!(stopped, "the import was always faster than the signal");
+    assert!(untouched());
+    let (code, imported) = a.import(&data, &full, &[]);
+    assert_eq!((code, &imported["taken"]), (0, &5.into()), "{imported}");
+    assert_eq!(json(jetwheel(&data).arg("verify")).0, 0);
 }

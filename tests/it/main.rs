@@ -7,7 +7,9 @@
 
 mod support;
 
+mod airgap;
 mod bundle;
+mod chaos;
 mod cli;
 mod detect;
 mod device;
@@ -28,4 +30,5 @@ mod store;
 mod sync;
 mod sync_resolve;
 mod tidy;
+mod views;
 mod wheel;

@@ -257,7 +257,7 @@ fn a_damaged_snapshot_is_found_out_and_hinders_no_other() {
 }
 
 /// Puts a file of that content where the blob of its digest lies.
-fn orphan(data: &Path, content: &str) -> PathBuf {
+pub(crate) fn orphan(data: &Path, content: &str) -> PathBuf {
     let digest = Sha256::of(content.as_bytes()).to_string();
     let folder = data.join("blobs/sha256").join(&digest[..2]);
     fs_err::create_dir_all(&folder).unwrap();
@@ -368,4 +368,26 @@ pub(crate) fn kill_at_any_moment_leaves_every_snapshot_and_channel_whole(site: &
     assert_eq!(code, 0, "{answer}");
     let (code, report) = json(site.command().arg("verify"));
     assert_eq!((code, report["blobs"].as_u64()), (0, Some(rounds as u64)), "{report}");
+}
+
+/// A kill between a snapshot and the move of `candidate`: the next run catches up, also where it changes nothing.
+#[test]
+fn candidate_follows_a_snapshot_that_a_crash_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (one, two) = (wheel(dir.path(), "demo", "1.0", ""), wheel(dir.path(), "demo", "2.0", ""));
+    let first = add(&data, &[&one]).unwrap();
+    let channel = fs_err::read(data.join("channels/candidate.json")).unwrap();
+    let second = add(&data, &[&two]).unwrap();
+    let candidate =
+        || json(jetwheel(&data).args(["snapshot", "list"])).1["channels"]["candidate"]["current"].clone();
+    fs_err::write(data.join("channels/candidate.json"), channel).unwrap();
+    assert_eq!(candidate(), first.as_str());
+    assert_eq!(add(&data, &[&two]), None);
+    assert_eq!(candidate(), second.as_str());
+    // Whoever moved it back by hand meant that.
+    let (code, said) = json(jetwheel(&data).args(["snapshot", "rollback", "candidate"]));
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(add(&data, &[&two]), None);
+    assert_eq!(candidate(), first.as_str());
 }

@@ -561,11 +561,11 @@ fn a_damaged_sidecar_shows_as_a_damaged_file() {
 }
 
 /// A file system of its own that is unmounted at the end.
-struct SmallDisk(tempfile::TempDir);
+pub(crate) struct SmallDisk(pub(crate) tempfile::TempDir);
 
 impl SmallDisk {
     /// Only root may mount one; elsewhere the test says that it did not run.
-    fn mount(bytes: u64) -> Option<Self> {
+    pub(crate) fn mount(bytes: u64) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "jetwheel-test"])
@@ -583,7 +583,7 @@ impl Drop for SmallDisk {
     }
 }
 
-fn free(dir: &Path) -> u64 {
+pub(crate) fn free(dir: &Path) -> u64 {
     let disk = rustix::fs::statvfs(dir).unwrap();
     disk.f_bavail * disk.f_frsize
 }

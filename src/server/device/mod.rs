@@ -12,6 +12,7 @@ use super::refusal::Refusal;
 use super::reply::Reply;
 use super::request_body;
 use super::state::State;
+use super::view::View;
 use crate::policy::{DeviceProfile, Policy, Version};
 use crate::store::{DeviceReport, ReportBody};
 
@@ -23,9 +24,10 @@ const SETUP: &str = include_str!("setup.sh");
 /// Checks a device's GPU, in Python.
 const CHECK: &str = include_str!("check.py");
 
-/// `GET /{device}/setup.sh`. `base` is how the client reached the mirror, such as `https://mirror:8080/prefix`.
-pub(super) fn setup(in_force: &InForce, device: &str, base: &str) -> Result<Reply, Refusal> {
-    let device = in_force.device(device)?;
+/// `GET /{device}/setup.sh`. `base` is how the client reached the mirror, such as `https://mirror:8080/prefix`. What it writes
+/// is the index below the address that it came from, that of a snapshot or a channel included.
+pub(super) fn setup(in_force: &InForce, view: &View, base: &str) -> Result<Reply, Refusal> {
+    let device = in_force.device(&view.device)?;
     let base = plain(base)?;
     let host = base.split_once("://").map_or(base, |(_, host)| host);
     let host = host.split('/').next().unwrap_or(host);
@@ -33,18 +35,19 @@ pub(super) fn setup(in_force: &InForce, device: &str, base: &str) -> Result<Repl
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
+    let index = format!("{base}/{}/simple/", view.segment(plain(&device.id)?));
     let script = SETUP
         .replace("@DEVICE@", plain(&device.id)?)
-        .replace("@INDEX@", &format!("{base}/{}/simple/", device.id))
+        .replace("@INDEX@", &index)
         .replace("@HOST@", name)
         .replace("@SOC_CASES@\n", &soc_cases())
         .replace("@JETPACK_CASES@\n", &jetpack_cases(&in_force.policy));
     Ok(script_reply("text/x-shellscript; charset=utf-8", script))
 }
 
-/// `GET /{device}/check.py`.
-pub(super) fn check(in_force: &InForce, device: &str, base: &str) -> Result<Reply, Refusal> {
-    let device = in_force.device(device)?;
+/// `GET /{device}/check.py`. Its report goes to the device alone: it is of wheels, whatever snapshot they came from.
+pub(super) fn check(in_force: &InForce, view: &View, base: &str) -> Result<Reply, Refusal> {
+    let device = in_force.device(&view.device)?;
     let script = CHECK
         .replace("@DEVICE@", plain(&device.id)?)
         .replace("@REPORTS@", &format!("{}/{}/reports", plain(base)?, device.id));

@@ -84,6 +84,16 @@ impl Store {
         index.channels.insert(name, channel);
         Ok(current)
     }
+
+    /// The newest snapshot, where it was made of a change and the channel was not moved since: a crash fell between the two.
+    pub fn left_behind(&self, channel: &str) -> Option<SnapshotId> {
+        let index = locked(&self.snapshots);
+        let newest = index.heads.values().next_back().filter(|head| head.reason != "create")?;
+        let moved = index.channels.get(channel).map(|channel| channel.moved.as_str());
+        let time = |text: &str| text.parse::<jiff::Timestamp>().ok();
+        let later = moved.is_none_or(|moved| time(moved) < time(&newest.created));
+        later.then(|| newest.id.clone())
+    }
 }
 
 fn write_channel(turn: Turn<'_>, name: &'static str, channel: &Channel) -> Result<i64, Error> {

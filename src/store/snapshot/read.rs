@@ -24,12 +24,12 @@ impl Store {
     }
 
     /// The files of a snapshot, by project.
-    pub fn snapshot_files(&self, id: &SnapshotId) -> Result<FilesByProject, Error> {
+    pub fn snapshot_files(&self, id: &SnapshotId) -> Result<(SnapshotHead, FilesByProject), Error> {
         let mut files = FilesByProject::new();
-        self.each_in_snapshot(id, |file| {
+        let (head, _) = self.each_in_snapshot(id, |file| {
             files.entry(file.project).or_default().insert((file.file, file.sha256));
         })?;
-        Ok(files)
+        Ok((head, files))
     }
 
     /// Visits the files of a snapshot, in order, in flat memory. What was visited counts only if this yields no error: the

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use fs_err::File;
 
 use super::clients::client_program;
+use super::network::Network;
 
 /// How long a start may take; a busy machine of two cores needs a few seconds.
 const START_LIMIT: Duration = Duration::from_mins(1);
@@ -24,13 +25,19 @@ pub(crate) struct Devpi {
     server: Child,
     port: u16,
     folder: tempfile::TempDir,
+    network: Network,
 }
 
 impl Devpi {
     /// Sets up a server folder, starts a server in it and makes the index.
     pub(crate) fn start() -> Self {
+        Self::start_in(&Network::of_the_test())
+    }
+
+    /// Does the same in a network, from where alone it can then be reached.
+    pub(crate) fn start_in(network: &Network) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut init = Command::new(client_program("devpi", "python"));
+        let mut init = network.command(client_program("devpi", "python"));
         init.args(["-c", "from devpi_server.init import init; raise SystemExit(init())"]);
         init.args(["--no-root-pypi", "--root-passwd", PASSWORD, "--serverdir"])
             .arg(folder.path().join("server"));
@@ -38,9 +45,9 @@ impl Devpi {
         assert!(output.status.success(), "devpi-init: {}", String::from_utf8_lossy(&output.stderr));
 
         let (server, port) = (0..PORT_TRIES)
-            .find_map(|_| serve(folder.path()))
+            .find_map(|_| serve(network, folder.path()))
             .unwrap_or_else(|| panic!("devpi-server did not start: {}", log(folder.path())));
-        let devpi = Self { server, port, folder };
+        let devpi = Self { server, port, folder, network: network.clone() };
         let index = r#"{"type": "stage", "bases": [], "volatile": true}"#;
         devpi.ask(&["-X", "PUT", "-H", "Content-Type: application/json", "-d", index], "root/wheels");
         devpi
@@ -76,7 +83,7 @@ impl Devpi {
     fn ask(&self, arguments: &[&str], path: &str) {
         let url = format!("http://127.0.0.1:{}/{path}", self.port);
         let login = format!("root:{PASSWORD}");
-        let output = curl().args(["-u", &login]).args(arguments).arg(&url).output().unwrap();
+        let output = curl(&self.network).args(["-u", &login]).args(arguments).arg(&url).output().unwrap();
         assert!(
             output.status.success(),
             "devpi: {url}: {}{}{}",
@@ -95,10 +102,11 @@ impl Drop for Devpi {
 }
 
 /// Starts a server on a port that is free now; nothing if it ended, as it does when another process took the port.
-fn serve(folder: &Path) -> Option<(Child, u16)> {
+fn serve(network: &Network, folder: &Path) -> Option<(Child, u16)> {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let output = File::create(folder.join("log")).unwrap().into_file();
-    let mut server = Command::new(client_program("devpi", "python"))
+    let mut server = network
+        .command(client_program("devpi", "python"))
         .args(["-c", "from devpi_server.main import main; raise SystemExit(main())", "--offline-mode"])
         .args(["--host", "127.0.0.1", "--port", &port.to_string(), "--serverdir"])
         .arg(folder.join("server"))
@@ -114,7 +122,7 @@ fn serve(folder: &Path) -> Option<(Child, u16)> {
         if server.try_wait().unwrap().is_some() {
             return None;
         }
-        if curl().arg(&api).output().unwrap().status.success() {
+        if curl(network).arg(&api).output().unwrap().status.success() {
             return Some((server, port));
         }
         thread::sleep(POLL);
@@ -124,8 +132,8 @@ fn serve(folder: &Path) -> Option<(Child, u16)> {
     None
 }
 
-fn curl() -> Command {
-    let mut command = Command::new("curl");
+fn curl(network: &Network) -> Command {
+    let mut command = network.command("curl");
     command.args([
         "-q",
         "--silent",

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -29,14 +29,15 @@ impl Mirror {
 
     /// Serves a data folder, with further arguments.
     pub(crate) fn serving_with(data_dir: &Path, arguments: &[&OsStr]) -> Self {
-        let mut server = super::jetwheel(data_dir)
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = super::jetwheel(data_dir);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+        Self::started_by(command)
+    }
+
+    /// Starts a server by a command that ends in `serve` and its arguments.
+    pub(crate) fn started_by(mut command: Command) -> Self {
+        let mut server =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let (tell, lines) = mpsc::channel();
         let stderr = BufReader::new(server.stderr.take().unwrap());
         // Reads on after the address is known, or the server would block on a full pipe.

@@ -4,6 +4,7 @@ pub(crate) mod clients;
 pub(crate) mod devpi;
 pub(crate) mod http;
 pub(crate) mod mirror;
+pub(crate) mod network;
 pub(crate) mod postgres;
 pub(crate) mod site;
 pub(crate) mod upstream;
@@ -64,7 +65,12 @@ fn python(script: &str, arguments: &[&std::ffi::OsStr]) {
 
 /// The binary under test, with an environment of its own.
 pub(crate) fn jetwheel(data_dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_jetwheel"));
+    jetwheel_in(&network::Network::of_the_test(), data_dir)
+}
+
+/// The binary under test in a network of its own.
+pub(crate) fn jetwheel_in(network: &network::Network, data_dir: &Path) -> Command {
+    let mut command = network.command(env!("CARGO_BIN_EXE_jetwheel"));
     command.arg("--data").arg(data_dir).env_remove("JETWHEEL_DATA").env_remove("PIP_FIND_LINKS");
     // The configuration of whoever runs the tests is not theirs.
     command.env("JETWHEEL_CONFIG", "/dev/null");

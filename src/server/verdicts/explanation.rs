@@ -1,0 +1,65 @@
+//! The verdicts of a whole project, as they are told.
+
+use std::collections::HashMap;
+
+use super::{Terms, Verdicts};
+use crate::digest::Sha256;
+use crate::policy::{Candidate, DeviceCheck, Explanation, explain, judge};
+use crate::resolve::closure::{Change, Connected};
+use crate::store::{self, DeviceReport};
+use crate::wheel::ProjectName;
+
+impl Verdicts {
+    /// Every known file of a project with its verdict, reasons and notes; none if there is no file. Blocks.
+    pub(crate) fn explain(
+        &self,
+        project: &ProjectName,
+        terms: Terms<'_>,
+        wanted: Option<&pep440_rs::VersionSpecifiers>,
+    ) -> Result<Option<Explanation>, store::Error> {
+        let Terms { device, in_force, scope } = terms;
+        let mut rows = self.store.rows(project)?;
+        rows.retain(|row| {
+            let facts = &row.facts;
+            scope.lists(project, &facts.file, &facts.sha256) || scope.knew(row.held, &row.provenance)
+        });
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let mut own = Vec::new();
+        let mut connected = Connected::new(device, &in_force.policy, |name: &ProjectName| {
+            let (files, wheels) = self.wheels(name, terms)?;
+            if name == project {
+                own = files;
+            }
+            Ok::<_, store::Error>(wheels)
+        });
+        let changes = connected.changes(project)?;
+        drop(connected);
+        let changes: HashMap<(Sha256, &str), &Change> = changes
+            .iter()
+            .filter_map(|(at, change)| own.get(*at).map(|file| ((file.sha256, file.file.as_str()), change)))
+            .collect();
+        let reports = self.store.reports()?;
+        let candidates: Vec<Candidate> = rows
+            .into_iter()
+            .map(|row| {
+                let mut judgement = judge(&row.facts, device, &in_force.policy);
+                if let Some(change) = changes.get(&(row.facts.sha256, row.facts.file.as_str())) {
+                    change.apply(&mut judgement);
+                }
+                let listed = in_force.policy.lists(project, judgement.verdict);
+                let of_wheel = |report: &&DeviceReport| report.is_of(&device.id, &row.facts);
+                let reports = reports.iter().filter(of_wheel).map(check).collect();
+                Candidate { facts: row.facts, held: row.held, judgement, listed, reports }
+            })
+            .collect();
+        Ok(Some(explain(project, &device.id, &candidates, wanted)))
+    }
+}
+
+/// What an explanation shows of a report.
+fn check(report: &DeviceReport) -> DeviceCheck {
+    let gpu = report.body.gpu.as_ref().map(|gpu| gpu.name.clone());
+    DeviceCheck { time: report.time.clone(), passed: report.body.passed, gpu }
+}
