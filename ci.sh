@@ -28,6 +28,7 @@ system() {
         missing+=(python3 python3-venv)
     command -v readelf >/dev/null || missing+=(binutils) # the judge of ELF facts
     command -v curl >/dev/null || missing+=(curl)        # the plainest client
+    PATH=$PATH:/usr/sbin command -v nginx >/dev/null || missing+=(nginx-light) # the proxy before several servers
     command -v setpriv >/dev/null || missing+=(util-linux)
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || postgresql # the catalogue of several servers
     command -v minisign >/dev/null || missing+=(minisign) # the judge of signatures

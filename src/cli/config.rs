@@ -11,7 +11,7 @@ use crate::store::{Backends, Postgres};
 use crate::upstream::{Login, Options};
 
 /// How long commands wait for a database or a blob store that is away, before they fail.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The values of the configuration file; all may be absent.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -152,9 +152,8 @@ impl Layout {
         layout.spool = own.map_err(Error::io(&spools))?.keep();
         let used = lock_file(&layout.spool.join("lock"))?;
         used.file().lock().map_err(Error::io(&layout.spool))?;
-        for made in [&layout.blobs()] {
-            fs::create_dir_all(made).map_err(Error::io(made))?;
-        }
+        let blobs = layout.blobs();
+        fs::create_dir_all(&blobs).map_err(Error::io(&blobs))?;
         sync_folder(&layout.dir)?;
         Ok((layout, vec![shared, used]))
     }

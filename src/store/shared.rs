@@ -14,6 +14,7 @@ use super::catalogue::{Change, Fault, Postgres, Records, postgres};
 use super::postgres::{Lock, News, Session};
 use super::sidecar::Sidecar;
 use super::snapshot::Index;
+use super::write::Edit;
 use super::{Error, Recovery, Store, locked, recover};
 use crate::digest::Sha256;
 use crate::wheel::ProjectName;
@@ -48,7 +49,7 @@ impl Store {
         postgres: &Postgres,
         sha256: &Sha256,
         keys: &[Vec<u8>],
-        edit: &dyn Fn(&dyn Records, Option<Sidecar>) -> Result<Sidecar, Error>,
+        edit: &Edit<'_>,
     ) -> Result<(), Error> {
         self.patiently(|| self.try_change(postgres, sha256, keys, edit))
     }
@@ -58,7 +59,7 @@ impl Store {
         postgres: &Postgres,
         sha256: &Sha256,
         keys: &[Vec<u8>],
-        edit: &dyn Fn(&dyn Records, Option<Sidecar>) -> Result<Sidecar, Error>,
+        edit: &Edit<'_>,
     ) -> Result<(), Error> {
         let database = &postgres.database;
         let refused = |fault| database.error(fault);

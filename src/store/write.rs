@@ -19,6 +19,9 @@ const LONGEST_NAME: usize = 255;
 /// The longest name of an upstream, and the longest URL, that is taken, in bytes.
 const LONGEST_ORIGIN: usize = 8192;
 
+/// Makes the sidecar that shall be from the one that is, and from records.
+pub(super) type Edit<'a> = dyn Fn(&dyn Records, Option<Sidecar>) -> Result<Sidecar, Error> + 'a;
+
 /// What writers have to know; they take turns by its lock.
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -140,12 +143,7 @@ impl Store {
     /// Replaces a sidecar, and the rows that follow from it. Nothing is written where nothing changes.
     ///
     /// `keys` are those of the records that `edit` goes by; it may be asked more than once.
-    pub(super) fn change(
-        &self,
-        sha256: &Sha256,
-        keys: &[Vec<u8>],
-        edit: &dyn Fn(&dyn Records, Option<Sidecar>) -> Result<Sidecar, Error>,
-    ) -> Result<(), Error> {
+    pub(super) fn change(&self, sha256: &Sha256, keys: &[Vec<u8>], edit: &Edit<'_>) -> Result<(), Error> {
         if let Some(database) = &self.database {
             let postgres = Postgres { database: database.clone() };
             return self.change_shared(&postgres, sha256, keys, edit);

@@ -15,6 +15,7 @@ mod detect;
 mod device;
 mod fatbin;
 mod files_api;
+mod fleet;
 mod hostile;
 mod packaging;
 mod pairs;

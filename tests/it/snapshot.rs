@@ -49,7 +49,7 @@ pub(crate) fn add(data: &Path, wheels: &[&Path]) -> Option<String> {
 }
 
 /// The file names on a project's page.
-fn files(base: &str, device: &str, project: &str) -> Vec<String> {
+pub(crate) fn files(base: &str, device: &str, project: &str) -> Vec<String> {
     let answer = get(base, &format!("/{device}/simple/{project}/"), JSON);
     if answer.status == 404 {
         return Vec::new();

@@ -33,7 +33,7 @@ const MOST_CONNECTIONS: usize = 16;
 const WAIT: Duration = Duration::from_secs(10);
 
 /// How long one statement may take. The longest are those that read or write a batch of records.
-const STATEMENT: Duration = Duration::from_secs(60);
+const STATEMENT: Duration = Duration::from_mins(1);
 
 /// How long after a failed attempt to connect no further one is made: whoever asks meanwhile is told so at once.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -72,8 +72,8 @@ impl Lock<'_> {
             Self::Snapshots => b"jetwheel snapshots".to_vec(),
             Self::Changes => b"jetwheel changes".to_vec(),
         };
-        let [a, b, c, d, e, f, g, h, ..] = Sha256::of(&text).0;
-        i64::from_be_bytes([a, b, c, d, e, f, g, h])
+        let digest = Sha256::of(&text).0;
+        i64::from_be_bytes(*digest.first_chunk().expect("a digest has 32 bytes"))
     }
 }
 

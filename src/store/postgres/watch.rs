@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How many changes are read at once; after more of them, all that was made of rows counts as out of date.
-const MOST_CHANGES: i64 = 10_000;
+const MOST_CHANGES: usize = 10_000;
 
 /// For how long changes are kept. Who slept for longer takes all for changed.
 const KEPT: &str = "1 day";
@@ -132,10 +132,10 @@ async fn look(client: &Client, after: &mut i64) -> Result<Option<News>, tokio_po
     let rows = client
         .query(
             "SELECT DISTINCT project FROM change WHERE number > $1 AND number <= $2 LIMIT $3",
-            &[&*after, &newest, &MOST_CHANGES],
+            &[&*after, &newest, &i64::try_from(MOST_CHANGES).unwrap_or(i64::MAX)],
         )
         .await?;
-    let mut news = News { all: lost || rows.len() as i64 == MOST_CHANGES, ..News::default() };
+    let mut news = News { all: lost || rows.len() >= MOST_CHANGES, ..News::default() };
     let mut notes = news.all;
     for row in rows {
         match row.get::<_, Option<String>>(0) {

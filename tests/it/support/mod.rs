@@ -5,6 +5,7 @@ pub(crate) mod devpi;
 pub(crate) mod http;
 pub(crate) mod mirror;
 pub(crate) mod network;
+pub(crate) mod nginx;
 pub(crate) mod postgres;
 pub(crate) mod site;
 pub(crate) mod upstream;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const NOBODY: u32 = 65534;
 
 /// How long it may take to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The server. It is killed when this is dropped, and when the thread that started it ends.
 pub(crate) struct Server {

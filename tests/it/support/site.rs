@@ -26,7 +26,7 @@ impl Site {
 
     fn new(catalogue: Option<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let text = catalogue.iter().map(|url| format!("catalogue = \"{url}\"\n")).collect::<String>();
+        let text = catalogue.as_ref().map_or_else(String::new, |url| format!("catalogue = \"{url}\"\n"));
         fs_err::write(dir.path().join("site.toml"), text).unwrap();
         Self { dir, catalogue }
     }
