@@ -78,6 +78,7 @@ clients() {
     tool uv uv
     tool pip-newest -U pip
     tool devpi devpi-server
+    tool moto 'moto[server]' # an S3-compatible store
     local python
     python=$(old_python)
     tool pip-20.0.2 pip==20.0.2 # JetPack 5 ships it

@@ -33,6 +33,7 @@ mod serve;
 mod snapshot;
 mod sync;
 mod verify;
+mod work;
 
 pub use config::Config;
 pub use console::Console;
@@ -111,6 +112,8 @@ pub enum Command {
     Add(add::Arguments),
     /// Fetch, verify, inspect and keep what the devices need
     Sync(sync::Arguments),
+    /// Do jobs of the queue that several machines share
+    Work(work::Arguments),
     /// Serve the mirror
     Serve(serve::Arguments),
     /// Say of every known file of a project whether it runs on a device, and why
@@ -318,6 +321,7 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Detect(arguments) => detect::run(&arguments, context),
         Command::Add(arguments) => add::run(&arguments, context),
         Command::Sync(arguments) => sync::run(&arguments, context),
+        Command::Work(arguments) => work::run(&arguments, context),
         Command::Serve(arguments) => serve::run(&arguments, context),
         Command::Explain(arguments) => explain::run(&arguments, context),
         Command::Resolve(arguments) => resolve::run(&arguments, context),

@@ -31,6 +31,8 @@ pub(super) struct Asked {
     pub(super) range: Option<String>,
     pub(super) if_range: Option<String>,
     pub(super) if_none_match: Option<String>,
+    /// Whether nothing but the headers is wanted.
+    pub(super) head: bool,
 }
 
 /// What is kept of a file that was asked for: all that an answer needs, so that a range costs no look at the catalogue.
@@ -62,8 +64,27 @@ pub(super) async fn wheel(
     }
     let (status, start, end) = span(&asked, &etag, file.size)?;
     let size = file.size;
-    let body = state.blocking(move |_| open(&file, start, end)).await?;
-    let mut reply = Reply::file(WHEEL_TYPE, body);
+    let mut reply = if state.store.is_local() {
+        Reply::file(WHEEL_TYPE, state.blocking(move |_| open(&file, start, end)).await?)
+    } else if asked.head {
+        // An address is signed for a GET alone.
+        Reply::headers_of(WHEEL_TYPE, size)
+    } else {
+        let elsewhere = move |state: &State| match state.store.signed_url(&sha256)? {
+            Some(url) => Ok(Reply::found(&url)),
+            None => match state.store.pieces(&sha256, start..end)? {
+                Some(pieces) => Ok(Reply::pieces(WHEEL_TYPE, pieces, end.saturating_sub(start))),
+                None => Err(Refusal::NotHeld {
+                    file: file.filename.clone(),
+                    why: "its bytes are lost from the store",
+                }),
+            },
+        };
+        state.blocking(elsewhere).await?
+    };
+    if reply.status == StatusCode::FOUND {
+        return Ok(reply);
+    }
     reply.status = status;
     if status == StatusCode::PARTIAL_CONTENT {
         reply.set(header::CONTENT_RANGE, &format!("bytes {start}-{}/{size}", end.saturating_sub(1)));

@@ -164,6 +164,7 @@ fn file_asked(method: &Method, headers: &HeaderMap) -> files::Asked {
         range: list(headers, &header::RANGE).filter(|_| method == Method::GET),
         if_range: list(headers, &header::IF_RANGE),
         if_none_match: list(headers, &header::IF_NONE_MATCH),
+        head: method == Method::HEAD,
     }
 }
 

@@ -243,7 +243,8 @@ fn lock_file(path: &Path) -> Result<fs::File, Error> {
 }
 
 /// Verbs that open the store, for the note in the lock file.
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 14] = [
+    "work",
     "add",
     "sync",
     "serve",

@@ -28,6 +28,7 @@ mod listing;
 mod notes;
 mod open;
 mod postgres;
+mod queue;
 mod recover;
 mod repair;
 mod report;
@@ -40,12 +41,14 @@ mod upstreams;
 mod verify;
 mod write;
 
+pub use blobs::{Pieces, S3};
 pub use error::Error;
 pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
 pub use listing::Listed;
 pub use open::Backends;
 pub use postgres::Postgres;
+pub use queue::{Job, Queue, QueueLength};
 pub use report::{Check, DeviceReport, Gpu, InstalledWheel, ReportBody};
 pub use snapshot::{
     CHANNELS, Channel, FilesByProject, NewSnapshot, NotASnapshotId, Origin, PolicyFile, Snapshot,
@@ -129,6 +132,7 @@ impl Places {
     const fn sidecars_in_catalogue(&self) -> bool {
         match self.blobs {
             Blobs::Disk(_) => false,
+            Blobs::S3(_) => true,
         }
     }
 }
@@ -324,6 +328,21 @@ impl Store {
     /// Where the bytes of a held file lie. The path is only good while the store is open.
     pub fn blob(&self, sha256: &Sha256) -> PathBuf {
         self.places.blobs.name(sha256, Part::Wheel)
+    }
+
+    /// Whether wheels are files of this machine; else [`Store::signed_url`] and [`Store::pieces`] serve them.
+    pub const fn is_local(&self) -> bool {
+        matches!(self.places.blobs, Blobs::Disk(_))
+    }
+
+    /// An address at which a client can fetch a held file by itself, for some hours; none where it is to be sent to it.
+    pub fn signed_url(&self, sha256: &Sha256) -> Result<Option<String>, Error> {
+        self.places.blobs.signed(sha256)
+    }
+
+    /// Reads a range of a held file that is no file of this machine; none where it is lost.
+    pub fn pieces(&self, sha256: &Sha256, range: std::ops::Range<u64>) -> Result<Option<Pieces>, Error> {
+        self.places.blobs.pieces(sha256, range)
     }
 
     /// Reads the bytes of a held file from their beginning, wherever they lie.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fs_err as fs;
 
-use super::blobs::{self, Blobs};
+use super::blobs::{self, Blobs, S3};
 use super::bridge::Bridge;
 use super::catalogue::{self, Catalogue};
 use super::layout::Layout;
@@ -26,8 +26,25 @@ const KEEP_SNAPSHOTS: usize = 50;
 pub struct Backends {
     /// The database of the catalogue; none for an embedded one, in the folder.
     pub catalogue: Option<Postgres>,
+    /// The bucket of the blobs; none for files in the folder.
+    pub blobs: Option<S3>,
     /// How long calls wait for what is away, before they fail.
     pub patience: Duration,
+}
+
+impl Backends {
+    fn blobs(
+        &self,
+        layout: &Layout,
+        bridge: impl FnOnce() -> Result<Arc<Bridge>, Error>,
+    ) -> Result<Blobs, Error> {
+        Ok(match &self.blobs {
+            None => Blobs::Disk(blobs::Disk::new(layout.clone())),
+            Some(address) => {
+                Blobs::S3(blobs::Bucket::new(address, bridge()?, layout.spool(), self.patience)?)
+            }
+        })
+    }
 }
 
 impl Store {
@@ -48,9 +65,9 @@ impl Store {
 
     fn open_shared(dir: &Path, backends: &Backends, address: &Postgres) -> Result<Self, Error> {
         let (layout, locks) = Layout::share(dir)?;
-        let bridge = Bridge::new().map_err(Error::io(dir))?;
-        let blobs = Blobs::Disk(blobs::Disk::new(layout.clone()));
-        let database = Database::open(address, Arc::new(bridge), backends.patience)?;
+        let bridge = Arc::new(Bridge::new().map_err(Error::io(dir))?);
+        let blobs = backends.blobs(&layout, || Ok(Arc::clone(&bridge)))?;
+        let database = Database::open(address, Arc::clone(&bridge), backends.patience)?;
         let notes = Notes::new(notes::Backend::Postgres(notes::Postgres::new(database.clone())));
         let newest = database.newest_change().map_err(|fault| database.error(fault))?;
         let index = Index::read(&notes.snapshots_turn()?)?;
@@ -65,7 +82,8 @@ impl Store {
 
     fn open_embedded(dir: &Path, backends: &Backends) -> Result<Self, Error> {
         let (layout, lock) = Layout::claim(dir)?;
-        let blobs = Blobs::Disk(blobs::Disk::new(layout.clone()));
+        let bridge = || Bridge::new().map(Arc::new).map_err(Error::io(dir));
+        let blobs = backends.blobs(&layout, bridge)?;
         let notes = Notes::new(notes::Backend::Disk(notes::Disk::new(layout.clone())));
         let places = Places { layout, blobs };
         let (catalogue, recovery) = recover::open(&places)?;
@@ -102,6 +120,7 @@ impl Store {
     pub fn set_patience(&self, patience: Duration) {
         let ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         self.patience_ms.store(ms, std::sync::atomic::Ordering::Relaxed);
+        self.places.blobs.set_patience(patience);
         if let Some(database) = &self.database {
             database.set_patience(patience);
         }

@@ -83,3 +83,40 @@ fn servers_agree_and_get_over_the_loss_of_the_database_and_of_each_other() {
     let (code, report) = json(site.command().arg("verify"));
     assert_eq!((code, report["blobs"].as_u64()), (0, Some(2)), "{report}");
 }
+
+/// What lies in a bucket is given out by signed addresses or through the mirror, to devices that may have it alone.
+#[test]
+fn files_of_a_bucket_are_redirected_or_streamed_and_pages_outlive_it() {
+    let (server, s3) = (Server::start(), crate::support::s3::Server::start());
+    let site = Site::with_s3(&s3, "wheels", Some(server.database("bucket")));
+    let dir = tempfile::tempdir().unwrap();
+    let path = wheel(dir.path(), "demo", "1.0", "");
+    let (name, bytes) = (path.file_name().unwrap().to_str().unwrap(), fs_err::read(&path).unwrap());
+    add(&site, &path);
+    let streams = dir.path().join("streams.toml");
+    let text = fs_err::read_to_string(site.config()).unwrap();
+    fs_err::write(&streams, format!("{text}stream = true\n")).unwrap();
+    let serve = |config: &Path| Mirror::serving_with(&site.data(), &["--config".as_ref(), config.as_ref()]);
+    let (redirects, streams) = (serve(&site.config()), serve(&streams));
+    for mirror in [&redirects, &streams] {
+        let fetched = Pip::newest().download(&mirror.index_url(ORIN), JETPACK_6, "demo");
+        assert_eq!(fetched.names, [name], "{}", fetched.said);
+        assert!(fetched.bytes(name) == bytes);
+    }
+    let target = format!("/{ORIN}/files/{}/{name}", jetwheel::digest::Sha256::of(&bytes));
+    let answer = get(&redirects.url(""), &target, &[]);
+    assert_eq!(answer.status, 302, "{answer:?}");
+    assert!(answer.header("location").unwrap().contains("X-Amz-Signature="));
+    let head = crate::support::http::head(&redirects.url(""), &target, &[]);
+    assert_eq!((head.status, head.header("content-length")), (200, Some(bytes.len().to_string().as_str())));
+    let part = get(&streams.url(""), &target, &[("Range", "bytes=5-104")]);
+    assert_eq!((part.status, part.body.as_slice()), (206, &bytes[5..105]));
+    for mirror in [&redirects, &streams] {
+        let refused = get(&mirror.url(""), &target.replace(ORIN, "thor-jp7.0"), &[]);
+        assert_eq!((refused.status, refused.header("location")), (403, None));
+    }
+    // The bucket takes connections and answers none: pages need nothing of it.
+    s3.signal("-STOP");
+    wait_for(&[redirects, streams], &[name], Duration::ZERO);
+    s3.signal("-CONT");
+}

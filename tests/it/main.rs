@@ -22,6 +22,7 @@ mod pairs;
 mod pip_uv;
 mod policy;
 mod policy_files;
+mod queue;
 mod resolve;
 mod resolve_http;
 mod resolve_real;

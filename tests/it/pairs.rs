@@ -15,6 +15,7 @@ use crate::store::{
     read_blob, run_json, seen,
 };
 use crate::support::postgres::Server;
+use crate::support::s3;
 use crate::support::site::Site;
 
 /// How long another process may take to see a change.
@@ -40,6 +41,48 @@ fn postgres_and_disk() {
     two_processes_write_at_once(&site());
     kill_at_any_moment_loses_nothing_that_was_acknowledged(&site(), 6);
     kill_at_any_moment_leaves_every_snapshot_and_channel_whole(&site(), 10);
+}
+
+#[test]
+fn sled_and_s3() {
+    let s3 = s3::Server::start();
+    let mut number = 0;
+    let mut site = || {
+        number += 1;
+        Site::with_s3(&s3, &format!("bucket{number}"), None)
+    };
+    behaves(&mut site);
+    kill_at_any_moment_loses_nothing_that_was_acknowledged(&site(), 3);
+    kill_at_any_moment_leaves_every_snapshot_and_channel_whole(&site(), 6);
+}
+
+#[test]
+fn postgres_and_s3() {
+    let (server, s3) = (Server::start(), s3::Server::start());
+    let mut number = 0;
+    let mut site = || {
+        number += 1;
+        let database = server.database(&format!("site{number}"));
+        Site::with_s3(&s3, &format!("bucket{number}"), Some(database))
+    };
+    behaves(&mut site);
+    others_see_changes(&site());
+    two_processes_write_at_once(&site());
+    kill_at_any_moment_loses_nothing_that_was_acknowledged(&site(), 3);
+    kill_at_any_moment_leaves_every_snapshot_and_channel_whole(&site(), 6);
+    large_wheels_are_sent_in_parts(&site());
+}
+
+/// A wheel of several parts comes back whole.
+fn large_wheels_are_sent_in_parts(site: &Site) {
+    let store = site.open();
+    let bytes: Vec<u8> = (0..20_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    put(&store, "demo-1.0-py3-none-any.whl", &bytes, &seen("one", "https://one.example/large")).unwrap();
+    let sha256 = Sha256::of(&bytes);
+    assert!(read_blob(&store, &sha256) == bytes);
+    let report = store.verify(&|_, _| {}).unwrap();
+    assert_eq!((report.bytes, report.findings), (bytes.len() as u64, Vec::new()));
+    assert!(store.signed_url(&sha256).unwrap().unwrap().contains("X-Amz-Signature="));
 }
 
 /// One thing that a pair promises, and its name.
@@ -295,7 +338,7 @@ fn verify_and_gc_find_what_is_wrong_and_what_is_unnamed(site: &Site) {
     assert_eq!((whole.blobs, whole.sidecars, whole.findings.len()), (31, 32, 0), "{:?}", whole.findings);
     let (lost, orphan) = (Sha256::of(&[7]), Sha256::of(b"orphan"));
     site.remove_blob(&lost);
-    site.add_blob(&orphan, b"orphan");
+    site.add_blob(&orphan, "orphan");
     let mut found = store.verify(&|_, _| {}).unwrap();
     assert_eq!(found.orphans, [orphan]);
     let kinds: Vec<_> = found.findings.iter().map(|finding| (finding.kind, finding.sha256)).collect();

@@ -49,7 +49,7 @@ const EFFECTS: [&str; 13] = [
 ];
 
 /// Crates that stay in some modules, so that each can be replaced there.
-const HOMES: [(&str, &[&str]); 9] = [
+const HOMES: [(&str, &[&str]); 11] = [
     ("minisign", &["bundle"]),
     ("tar", &["bundle"]),
     ("anyhow", &["cli", "main"]),
@@ -58,6 +58,8 @@ const HOMES: [(&str, &[&str]); 9] = [
     ("hyper", &["server"]),
     ("reqwest", &["upstream"]),
     ("sled", &["store"]),
+    ("object_store", &["store"]),
+    ("tokio_postgres", &["store"]),
     ("pubgrub", &["resolve"]),
 ];
 

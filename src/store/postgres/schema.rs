@@ -6,7 +6,7 @@ use super::fault;
 use crate::store::catalogue::Fault;
 
 /// The steps from an empty database; each is applied once, in one transaction, and never edited.
-const STEPS: [&str; 1] = [include_str!("schema/0001.sql")];
+const STEPS: [&str; 2] = [include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
 
 /// The advisory lock of whoever changes the tables: `jetwheel` in ASCII.
 const LOCK: i64 = 0x6a65_7477_6865_656c;
