@@ -31,7 +31,10 @@ system() {
     PATH=$PATH:/usr/sbin command -v nginx >/dev/null || missing+=(nginx-light) # the proxy before several servers
     command -v setpriv >/dev/null || missing+=(util-linux)
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || postgresql # the catalogue of several servers
+    command -v mount >/dev/null && command -v unshare >/dev/null || missing+=(mount util-linux) # a small disk to fill
+    command -v openssl >/dev/null || missing+=(openssl)  # makes the certificates of the tests
     command -v minisign >/dev/null || missing+=(minisign) # the judge of signatures
+    [ -x /usr/sbin/nginx ] || missing+=(nginx-light) # the proxy that mirrors stand behind
     command -v shellcheck >/dev/null || missing+=(shellcheck) # the judge of setup.sh, which runs under
     command -v dash >/dev/null || missing+=(dash)             # the system's shell on a Jetson
     command -v busybox >/dev/null || missing+=(busybox)       # and the smallest one
@@ -79,6 +82,8 @@ clients() {
     tool pip-newest -U pip
     tool devpi devpi-server
     tool moto 'moto[server]' # an S3-compatible store
+    tool prometheus prometheus-client # its parser is the judge of /metrics
+    tool twine twine
     local python
     python=$(old_python)
     tool pip-20.0.2 pip==20.0.2 # JetPack 5 ships it

@@ -8,17 +8,21 @@
 //! - [`simple`]: the simple index of PEP 503 and PEP 691 as values, parsed and rendered.
 //! - [`policy`]: device profiles, and [`policy::judge`]: facts × profile × policy = verdict.
 //! - [`resolve`]: requirements of a device to a consistent set, or why there is none.
+//! - [`access`]: tokens, and who may do what.
 //! - [`store`]: blobs with sidecar files, and the catalogue.
 //! - [`upstream`], [`sync`]: where wheels come from, and one pass of fetching them.
+//! - [`pull`]: pages and files of upstreams, when somebody asks for them.
 //! - [`bundle`]: signed archives for sites without network.
 //! - [`server`]: the mirror over HTTP.
 //! - [`cli`]: the commands; composes all of the above.
 
+pub mod access;
 pub mod bundle;
 pub mod cli;
 pub mod digest;
 pub mod fatbin;
 pub mod policy;
+pub mod pull;
 pub mod resolve;
 pub mod server;
 pub mod simple;

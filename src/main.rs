@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use jetwheel::cli::{self, Cli, Console};
+use jetwheel::cli::{self, Cli, Console, Format, LogWriter};
 
 /// Width of tables where the terminal does not say its own.
 const WIDTH: usize = 100;
@@ -20,15 +20,18 @@ const LOGGED: &str = "warn,jetwheel=info";
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let cli = Cli::parse();
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+    let log = tracing_subscriber::fmt()
+        .with_writer(LogWriter::default)
         .with_ansi(io::stderr().is_terminal())
         // A log that nobody reads any more, or on a full disk, must not end the mirror.
         .log_internal_errors(false)
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| LOGGED.into()),
-        )
-        .init();
+        );
+    match cli.log_format {
+        Format::Text => log.init(),
+        Format::Json => log.json().flatten_event(true).with_ansi(false).init(),
+    }
     // Two TLS providers would have to be chosen between at the first connection; ring is the only one built in.
     let _already_installed = rustls::crypto::ring::default_provider().install_default();
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());

@@ -232,7 +232,7 @@ fn inspect(wheel: &Packed, place: usize, folder: &Path) -> Result<bool, Error> {
     let text = serde_json::to_vec(&inspection.facts).map_err(|error| Error::io(&facts)(error.into()))?;
     fs::write(&facts, text).map_err(Error::io(&facts))?;
     fs::write(&member, &inspection.metadata).map_err(Error::io(&member))?;
-    Ok(inspection.facts == *wheel.facts)
+    Ok(inspection.facts.agree_with(&wheel.facts))
 }
 
 /// Where the facts and the METADATA member of a wheel lie; of one digest there may be several names.

@@ -71,10 +71,7 @@ pub(super) fn verified_start<'k>(
     }
     // Only the archive was carried over: the manifest's own signature stands for all whose digests it states.
     let start = stage::start(bundle)?;
-    match verify_manifest(&start, key)? {
-        true => Ok((start, None)),
-        false => Err(Error::Unsigned { expected: path }),
-    }
+    if verify_manifest(&start, key)? { Ok((start, None)) } else { Err(Error::Unsigned { expected: path }) }
 }
 
 /// Verifies the signature inside the bundle; yields whether there is one.

@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::console::one_line;
 use super::{Answer, Console, Context, Format, Usage, snapshot};
 use crate::digest::{HashingReader, Sha256};
-use crate::store::{self, Provenance, Put, SnapshotId, Store};
-use crate::wheel::{Facts, GpuClass, InspectOptions, ProjectName, WheelFilename, inspect_wheel_as};
+use crate::store::{Offered, Put, SnapshotId, Store};
+use crate::wheel::{Facts, GpuClass, ProjectName, WheelFilename};
 
 /// How deep folders are searched; deeper ones are a loop of mounts, not a collection of wheels.
 const DEEPEST: usize = 64;
@@ -220,43 +220,13 @@ fn take(store: &Store, path: &Path) -> anyhow::Result<Result<(Put, Taken), Becau
             return Err(error).with_context(|| format!("{}: cannot be copied", path.display()));
         }
     }
-    let (sha256, size) = source.finish();
+    let (sha256, _) = source.finish();
     spooled.rewind()?;
-    let provenance = Provenance {
-        upstream: "local".to_owned(),
-        url: Some(file.to_owned()),
-        first_seen: jiff::Timestamp::now().to_string(),
-        ..Provenance::default()
-    };
-    if let Ok(Some(row)) = store.row_named(&sha256, file)
-        && row.held
-    {
-        let member = store.metadata(&sha256)?.unwrap_or_default();
-        if row.facts.metadata_sha256.is_none_or(|stated| stated == Sha256::of(&member)) {
-            let put = store.put(spooled, &row.facts, &member, &provenance)?;
-            return Ok(Ok((put, Taken::new(&row.facts))));
-        }
-    }
-    let options = InspectOptions { sha256: Some(sha256), ..InspectOptions::default() };
-    let inspection = match inspect_wheel_as(file, spooled.path(), &options) {
-        Ok(inspection) => inspection,
-        Err(error) => return unreadable(chain(&error)),
-    };
-    debug_assert_eq!(inspection.facts.size, size);
-    if let Some(damage) = inspection.facts.damage.first() {
-        let more = match inspection.facts.damage.len() {
-            1 => String::new(),
-            count => format!(" (and {} more)", count - 1),
-        };
-        let member = damage.member.as_ref().map(|member| format!("{member}: ")).unwrap_or_default();
-        return refused(format!("{member}{}{more}", damage.text));
-    }
-    match store.put(spooled, &inspection.facts, &inspection.metadata, &provenance) {
-        Ok(put) => Ok(Ok((put, Taken::new(&inspection.facts)))),
-        Err(error @ (store::Error::Name { .. } | store::Error::Mismatch { .. })) => {
-            refused(error.to_string())
-        }
-        Err(error) => Err(error.into()),
+    match store.offer(spooled, file, sha256, false)? {
+        Offered::Taken(put, facts) => Ok(Ok((put, Taken::new(&facts)))),
+        Offered::Refused(why) => refused(why),
+        Offered::Unreadable(why) => unreadable(why),
+        Offered::Exists(other) => refused(format!("another wheel has that name, sha256 {other}")),
     }
 }
 
@@ -280,17 +250,6 @@ fn copy(source: &mut impl io::Read, spooled: &mut tempfile::NamedTempFile) -> Re
             Err(error) => return Err(Failed::Reading(error)),
         }
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 fn print(console: &mut Console, summary: &Summary) -> anyhow::Result<()> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Usage;
+use super::{Usage, pull};
+use crate::access::{Reading, Rules};
 use crate::store::{Backends, Postgres, S3};
 use crate::upstream::{Login, Options};
 
@@ -27,12 +28,18 @@ pub struct Config {
     pub ca: Option<PathBuf>,
     /// Logins for upstreams, by host or `host:port`.
     pub credentials: BTreeMap<String, Login>,
+    /// Whether, and how, pages and files are fetched from upstreams when somebody asks for them.
+    pub pull: pull::Setting,
     /// How upstreams are asked.
     pub network: Network,
     /// Address and port to serve on.
     pub listen: Option<String>,
+    /// Who may read.
+    pub access: Access,
     /// What a device's URL without `@` stands for: `newest` (what is held now), `stable`, `candidate`, or a snapshot.
     pub channel: Option<String>,
+    /// Path at which a proxy has the mirror, such as `/mirror`; requests may come with it or without.
+    pub prefix: Option<String>,
     /// Public key that must have signed a bundle for `import` to take it.
     pub public_key: Option<PathBuf>,
     /// Database of a catalogue that several servers share, `postgres://user@host/database`; none for one in the data folder.
@@ -43,6 +50,23 @@ pub struct Config {
     pub s3: Bucket,
     /// How many snapshots are kept, besides those that have a name or are named by a channel.
     pub keep_snapshots: Option<usize>,
+}
+
+/// Who may read; changing the mirror always needs a token.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Access {
+    /// `open` to anybody, or by `token`.
+    pub read: Reading,
+    /// The same for devices, by their ids or patterns.
+    pub devices: BTreeMap<String, Reading>,
+}
+
+impl Access {
+    /// The rules of the server.
+    pub fn rules(&self) -> Rules {
+        Rules { read: self.read, devices: self.devices.clone() }
+    }
 }
 
 /// The name of the configuration file below `$XDG_CONFIG_HOME` (XDG Base Directory Specification 0.8) and `/etc`.

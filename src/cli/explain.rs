@@ -117,7 +117,11 @@ fn text(explanation: &Explanation, width: usize) -> String {
 /// The reasons and notes of one file, wrapped; a remedy that several reasons share is given once.
 fn details(file: &ExplainedFile, width: usize) -> String {
     let mut out = String::new();
-    if file.reasons.is_empty() && file.notes.is_empty() && file.reports.is_empty() {
+    if file.reasons.is_empty()
+        && file.notes.is_empty()
+        && file.reports.is_empty()
+        && file.gone_since.is_none()
+    {
         return out;
     }
     let _infallible = writeln!(out, "\n{}", one_line(&file.file));
@@ -142,10 +146,16 @@ fn details(file: &ExplainedFile, width: usize) -> String {
     for note in &file.notes {
         put(2, &format!("note {}: {}", code_name(&note.code), note.text));
     }
+    if let Some(since) = &file.gone_since {
+        put(2, &format!("gone upstream since {since}: kept here"));
+    }
     for report in &file.reports {
         let on = report.gpu.as_deref().unwrap_or("its CPU alone");
         let how = if report.passed { "passed" } else { "FAILED" };
         put(2, &format!("report of {}: {how} on {on}", report.time));
+        if !report.passed {
+            put(4, "jetwheel advisories --suggested prints a file that warns of it or hides it");
+        }
     }
     out
 }

@@ -1,22 +1,17 @@
 //! `jetwheel export`.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::closure::{Closure, Sources};
 use super::resolve::Wish;
 use super::sync::{parse_size, read_text};
 use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::bundle::{self, Exported, Manifest, Packed, Receipt, SecretKey, Text};
-use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Policy, judge};
-use crate::resolve::{self, Failure, Target, pylock};
-use crate::server::in_force::InForce;
-use crate::server::verdicts::{Terms, Verdicts};
 use crate::server::view::Scope;
-use crate::store::{NewSnapshot, PolicyFile, SnapshotFile, SnapshotId, Store};
+use crate::store::{PolicyFile, SnapshotFile, SnapshotId, Store};
 
 /// Where the password of a key is taken from, if it has one.
 const PASSWORD: &str = "JETWHEEL_KEY_PASSWORD";
@@ -121,38 +116,23 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     };
     let store = context.store()?;
     let (id, files) = what(arguments, &store, context)?;
-    let mut locks = read_locks(arguments, context)?;
-    let scope = Scope::snapshot(&store, &id)?;
-    let closure = match closure(arguments, &profiles, &store, &policy, &scope, context) {
-        Ok(closure) => closure,
-        Err(error) => match error.downcast::<Unsatisfiable>() {
-            Ok(Unsatisfiable { device, explanation }) => {
-                let answer = serde_json::json!({"device": device, "error": *explanation});
-                match context.format {
-                    Format::Json => context.console.print_json(&answer)?,
-                    Format::Text => {
-                        context.console.print(format_args!("{device}: {}\n", explanation.text))?
-                    }
-                }
-                return Ok(Answer::No);
-            }
-            Err(error) => return Err(error),
-        },
+    let wish = Wish {
+        wanted: &arguments.wanted,
+        requirements: &arguments.requirements,
+        constraints: &arguments.constraints,
+        prereleases: arguments.pre,
     };
-    if let Some(closure) = &closure {
-        for lock in &closure.locks {
-            if locks.iter().any(|given| given.name == lock.name) {
-                let text = format!("--lock: a file of the name {} is made from the requirements", lock.name);
-                return Err(Usage(text).into());
-            }
-        }
-        locks.extend(closure.locks.iter().cloned());
-    }
+    let scope = Scope::snapshot(&store, &id)?;
+    let sources = Sources { store: &store, policy: &policy, scope: &scope, base_url: &arguments.base_url };
+    let closure = match sources.closure(&wish, &profiles, context)? {
+        Ok(closure) => closure,
+        Err(unsatisfiable) => return unsatisfiable.tell(context),
+    };
+    let locks = read_locks(arguments, closure.as_ref(), context)?;
     let mut listed = Vec::new();
     let mut wheels = Vec::new();
     for file in files {
-        if closure.as_ref().is_some_and(|closure| !closure.files.contains(&(file.sha256, file.file.clone())))
-        {
+        if closure.as_ref().is_some_and(|closure| !closure.holds(&file)) {
             continue;
         }
         let Some(packed) = pack(&file, &store, &policy, &profiles)? else { continue };
@@ -199,8 +179,13 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         packed: count,
         bytes: manifest.wheels.iter().map(|wheel| wheel.size).sum(),
     };
+    print(&report, context)?;
+    Ok(Answer::Yes)
+}
+
+fn print(report: &Report, context: &mut Context) -> anyhow::Result<()> {
     if context.format == Format::Json {
-        context.console.print_json(&report)?;
+        context.console.print_json(report)?;
     } else {
         context.console.print(format_args!(
             "snapshot {}: {} wheels for {}, {} of them in the bundle ({} bytes)\n",
@@ -214,94 +199,25 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             context.console.print(format_args!("{}\n", file.display()))?;
         }
     }
-    Ok(Answer::Yes)
+    Ok(())
 }
 
-/// What the requirements need: the files, and a lock for each device.
-struct Closure {
-    files: HashSet<(Sha256, String)>,
-    locks: Vec<Text>,
-}
-
-impl Closure {
-    /// A file of it that is not among those.
-    fn beyond(&self, listed: &[SnapshotFile]) -> Option<&str> {
-        let listed: HashSet<(Sha256, &str)> =
-            listed.iter().map(|file| (file.sha256, file.file.as_str())).collect();
-        let mut files = self.files.iter();
-        files
-            .find(|(sha256, file)| !listed.contains(&(*sha256, file.as_str())))
-            .map(|(_, file)| file.as_str())
-    }
-}
-
-/// The requirements cannot be met on a device.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", .explanation.text)]
-struct Unsatisfiable {
-    device: String,
-    explanation: Box<resolve::Explanation>,
-}
-
-/// Resolves the requirements for each device, from the files that are exported alone; none where there are no requirements.
-fn closure(
+/// The lock files that go with the wheels: those given, and those made from the requirements.
+fn read_locks(
     arguments: &Arguments,
-    profiles: &[&DeviceProfile],
-    store: &Arc<Store>,
-    policy: &Policy,
-    scope: &Scope,
-    context: &mut Context,
-) -> anyhow::Result<Option<Closure>> {
-    let wish = Wish {
-        wanted: &arguments.wanted,
-        requirements: &arguments.requirements,
-        constraints: &arguments.constraints,
-        prereleases: arguments.pre,
-    };
-    if wish.wanted.is_empty() && wish.requirements.is_empty() {
-        return Ok(None);
-    }
-    let verdicts = Verdicts::new(Arc::clone(store));
-    let in_force = InForce::first(policy.clone());
-    let base_url = arguments.base_url.trim_end_matches('/');
-    let mut closure = Closure { files: HashSet::new(), locks: Vec::new() };
-    for device in profiles {
-        let request = wish.read(device, context)?;
-        let terms = Terms { device, in_force: &in_force, scope };
-        let device_url = format!("{base_url}/{}", device.id);
-        let resolution = match verdicts.resolve(&request, terms, &device_url) {
-            Ok(resolution) => resolution,
-            Err(Failure::Unsatisfiable(explanation)) => {
-                return Err(Unsatisfiable { device: device.id.clone(), explanation }.into());
-            }
-            Err(Failure::Request(error)) => {
-                let error = anyhow::Error::new(error).context(format!("for {}", device.id));
-                return Err(Usage(format!("{error:#}")).into());
-            }
-            Err(error) => return Err(error.into()),
-        };
-        for note in &resolution.notes {
-            context.console.say(format_args!("{}: note: {note}", device.id))?;
-        }
-        let index_url = format!("{device_url}/simple/");
-        // PEP 751 allows one word between the dots.
-        let name = format!("pylock.{}.toml", device.id.replace('.', "_"));
-        closure.locks.push(Text { name, text: pylock(&resolution, &Target::of(device), &index_url) });
-        for pinned in resolution.packages {
-            let candidate = pinned.candidate;
-            closure.files.extend(candidate.sha256.map(|sha256| (sha256, candidate.file)));
-        }
-    }
-    Ok(Some(closure))
-}
-
-fn read_locks(arguments: &Arguments, context: &Context) -> anyhow::Result<Vec<Text>> {
-    let read = |path: &PathBuf| {
+    closure: Option<&Closure>,
+    context: &Context,
+) -> anyhow::Result<Vec<Text>> {
+    let mut locks: Vec<Text> = closure.map(|closure| closure.locks.clone()).unwrap_or_default();
+    for path in &arguments.locks {
         let path = context.path(path);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Text { name, text: read_text(&path).map_err(|error| Usage(error.to_string()))? })
-    };
-    arguments.locks.iter().map(read).collect()
+        if locks.iter().any(|lock| lock.name == name) {
+            return Err(Usage(format!("--lock: {}: a second lock file of this name", path.display())).into());
+        }
+        locks.push(Text { name, text: read_text(&path).map_err(|error| Usage(error.to_string()))? });
+    }
+    Ok(locks)
 }
 
 /// The snapshot that is exported, and its files.
@@ -313,9 +229,8 @@ fn what(
     let id = if let Some(selector) = &arguments.snapshot {
         snapshot::find(store, selector)?
     } else {
-        let policy = snapshot::policy_files(context)?;
         // Where the newest one says the same already it is taken; an import's lists less than what is held.
-        let new = NewSnapshot { reason: "export".to_owned(), policy, ..NewSnapshot::default() };
+        let new = snapshot::new("export", context)?;
         let newest = store.take_snapshot(&new)?.or_else(|| store.snapshots().pop().map(|head| head.id));
         newest.ok_or_else(|| Usage("the store holds nothing to export".to_owned()))?
     };

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use clap::Parser as _;
 use serde::{Deserialize, Serialize};
 
-use super::{Cli, Command, Console, Context, exit_code, report};
+use super::{Cli, Command, Console, Context, audit, exit_code, report};
 use crate::store::Store;
 
 /// The longest request that is taken, in bytes: the kernel takes a command line of 2 MiB, each byte of which is up to four here.
@@ -118,6 +118,9 @@ fn answer(stream: &UnixStream, store: Arc<Store>) -> io::Result<()> {
         }
         Ok(cli) => match Context::new(&cli, request.cwd.into(), console, Some(store)) {
             Ok(mut context) => {
+                if let Ok(client) = rustix::net::sockopt::socket_peercred(stream) {
+                    context.who = audit::user(client.uid.as_raw());
+                }
                 let result = super::run(cli.command, &mut context);
                 report(&result, &mut context.console);
                 exit_code(&result)

@@ -27,6 +27,11 @@ pub struct Arguments {
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let store = context.store()?;
     let sweep = store.gc(arguments.older_than, arguments.dry_run)?;
+    if !sweep.dry_run && (sweep.blobs > 0 || !sweep.snapshots.is_empty()) {
+        let what =
+            serde_json::json!({ "snapshots": sweep.snapshots, "blobs": sweep.blobs, "bytes": sweep.bytes });
+        context.audit("gc", what)?;
+    }
     if context.format == Format::Json {
         context.console.print_json(&sweep)?;
         return Ok(Answer::Yes);
@@ -49,7 +54,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
 }
 
 /// Reads a span of time; a day has 24 hours.
-fn parse_delay(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_delay(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no span of time, expected such as 24h or 7d");
     let span: jiff::Span = text.parse().map_err(|_| wrong())?;
     let seconds =

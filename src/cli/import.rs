@@ -7,6 +7,10 @@ use fs_err as fs;
 
 use super::{Answer, Context, Format, PoliciesFrom};
 use crate::bundle::{self, Imported, Manifest, Means, PublicKey, Text, Trust};
+use crate::policy::{Advisory, Policy};
+
+/// Policy file with those advisories of a bundle that its own policy files do not hold.
+const SENT_ADVISORIES: &str = "advisories/of-the-sender.toml";
 
 /// Arguments of `jetwheel import`.
 #[derive(Debug, clap::Args)]
@@ -51,8 +55,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         let _unheard = console.say(format_args!("reading {file}"));
     };
     let mut policy = |manifest: &Manifest| {
+        let policy = if ours { Some(policy_of(manifest)?) } else { None };
         put_locks(&data, &manifest.locks)?;
-        if ours { put_policy(&data, &manifest.policy) } else { Ok(()) }
+        policy.map_or(Ok(()), |texts| put_policy(&data, &texts))
     };
     let mut means = Means { store: &store, policy: &mut policy, progress: &mut progress };
     let imported = match bundle::import(&bundle, &trust, &mut means) {
@@ -68,6 +73,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             .console
             .say("note: this site has a policy folder of its own, so that of the bundle is not used")?;
     }
+    let what = serde_json::json!({
+        "site": imported.site, "snapshot": imported.snapshot, "origin": imported.origin, "taken": imported.taken,
+    });
+    context.audit("import", what)?;
     if context.format == Format::Json {
         context.console.print_json(&imported)?;
     } else {
@@ -104,6 +113,37 @@ fn print(imported: &Imported, context: &mut Context) -> anyhow::Result<()> {
         ))?;
     }
     Ok(())
+}
+
+/// The policy files of a bundle, which must be such as this program can read, and one more with those advisories of the sender
+/// that this program has not got: the sender's may be newer.
+fn policy_of(manifest: &Manifest) -> io::Result<Vec<Text>> {
+    let read = |texts: &[Text]| {
+        let files: Vec<_> = texts.iter().map(|text| (text.name.clone(), text.text.clone())).collect();
+        Policy::with_site(&files)
+            .map_err(|error| io::Error::other(format!("the bundle's policy cannot be used here: {error}")))
+    };
+    let mut texts = manifest.policy.clone();
+    let known = read(&texts)?;
+    // One that a newer program wrote in another form is left out: it must not stop what else is in the bundle.
+    let sent = manifest.advisories.iter().filter_map(|value| serde_json::from_value(value.clone()).ok());
+    let is_known = |id: &str| known.advisories().iter().any(|advisory| advisory.id == id);
+    let advisory: Vec<Advisory> = sent.filter(|sent: &Advisory| !is_known(&sent.id)).collect();
+    if !advisory.is_empty() && texts.iter().all(|text| text.name != SENT_ADVISORIES) {
+        let text = advisory.iter().map(as_toml).collect::<Result<String, _>>()?;
+        texts.push(Text { name: SENT_ADVISORIES.to_owned(), text });
+        read(&texts)?;
+    }
+    Ok(texts)
+}
+
+/// An advisory as a policy file has it. Its values are texts and lists of texts, which look in TOML as they do in JSON.
+fn as_toml(advisory: &Advisory) -> io::Result<String> {
+    let mut text = "[[advisory]]\n".to_owned();
+    for (key, value) in serde_json::to_value(advisory)?.as_object().into_iter().flatten() {
+        text += &[key, " = ", &value.to_string(), "\n"].concat();
+    }
+    Ok(text)
 }
 
 /// Puts a bundle's policy in the place of that of the bundle before, in one step.

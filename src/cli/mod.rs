@@ -13,11 +13,14 @@ use crate::store::{self, Store};
 
 mod add;
 mod advisories;
+mod audit;
+mod closure;
 mod completions;
 mod config;
 mod console;
 mod detect;
 mod devices;
+mod evidence;
 mod explain;
 mod export;
 mod forward;
@@ -25,18 +28,22 @@ mod gc;
 mod import;
 mod inspect;
 mod inventory;
+mod log;
 mod man;
+mod pull;
 mod quickstart;
 mod rebuild;
 mod resolve;
 mod serve;
 mod snapshot;
 mod sync;
+mod token;
 mod verify;
 mod work;
 
 pub use config::Config;
 pub use console::Console;
+pub use log::LogWriter;
 
 /// Heading of the options that every command takes.
 const GLOBAL: &str = "Options of every command";
@@ -83,6 +90,17 @@ pub struct Cli {
         help_heading = GLOBAL
     )]
     pub format: Format,
+    /// Form of the log on standard error: lines for people, or one JSON object each
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        env = "JETWHEEL_LOG_FORMAT",
+        default_value_t = Format::Text,
+        value_name = "FORMAT",
+        help_heading = GLOBAL
+    )]
+    pub log_format: Format,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
@@ -136,6 +154,10 @@ pub enum Command {
     Gc(gc::Arguments),
     /// Make the catalogue anew from the blobs and their sidecar files
     Rebuild(rebuild::Arguments),
+    /// Make, list and revoke access tokens
+    Token(token::Arguments),
+    /// Show who changed the store, when, and how
+    Audit(audit::Arguments),
     /// Print a shell's completions of this command
     Completions(completions::Arguments),
     /// Write the manual pages
@@ -190,6 +212,8 @@ pub struct Context {
     pub format: Format,
     /// Where to write.
     pub console: Console,
+    /// Who gave the command, as the audit log names them.
+    pub who: String,
     policies: Option<PathBuf>,
     policies_from: PoliciesFrom,
     store: Option<Arc<Store>>,
@@ -219,7 +243,8 @@ impl Context {
             (None, Some(dir)) => (Some(dir), PoliciesFrom::Bundles),
             (None, None) => (None, PoliciesFrom::Nowhere),
         };
-        Ok(Self { data, cwd, config, format: cli.format, console, policies, policies_from, store })
+        let who = audit::user(rustix::process::getuid().as_raw());
+        Ok(Self { data, cwd, config, format: cli.format, console, who, policies, policies_from, store })
     }
 
     /// The store, opened at the first call.
@@ -333,6 +358,8 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Gc(arguments) => gc::run(&arguments, context),
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),
+        Command::Token(arguments) => token::run(&arguments, context),
+        Command::Audit(arguments) => audit::run(&arguments, context),
         Command::Completions(arguments) => completions::run(&arguments, context),
         Command::Man(arguments) => man::run(&arguments, context),
     }

@@ -16,6 +16,10 @@ pub struct Arguments {}
 pub(super) fn run(_arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let store = context.store()?;
     let recovery = store.rebuild()?;
+    context.audit(
+        "rebuild",
+        serde_json::json!({ "files": recovery.files, "unreadable": recovery.unreadable }),
+    )?;
     if context.format == Format::Json {
         context
             .console

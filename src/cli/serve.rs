@@ -1,14 +1,18 @@
 //! `jetwheel serve`.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Answer, Context, Named, Usage, forward, load_policy};
-use crate::server::{Limits, PolicySource, Server};
+use super::pull::Asked;
+use super::{Answer, Context, Named, Usage, forward, load_policy, log, pull, snapshot};
+use crate::server::forwarded::is_mount;
+use crate::server::{AfterChange, Limits, PolicySource, Server};
+use crate::store::Store;
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
 const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
@@ -29,6 +33,10 @@ Examples:
   jetwheel serve
   jetwheel serve --listen 0.0.0.0:8080
   pip install --index-url http://127.0.0.1:8080/orin-jp6.2/simple/ torch
+  jetwheel serve --pull
+      what is not held is fetched from the upstreams that serve the device when somebody asks for it, and kept
+  jetwheel serve --pull --upstream http://devpi.example:3141/site/prod --general http://devpi.example:3141/root/public
+      from these upstreams; anybody may put projects into the second, so it comes last
 
 SIGTERM and SIGINT stop it: requests in flight may end, for 30 seconds at most. A change in the policy
 folder takes effect at the next request; one that cannot be used is logged, and shown by /readyz.")]
@@ -36,18 +44,34 @@ pub struct Arguments {
     /// Address and port to listen on [default: 127.0.0.1:8080]; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<String>,
+    /// Fetch from upstreams what is asked for and not held; nobody gets a wheel that was not inspected and admitted
+    #[arg(long)]
+    pull: bool,
+    /// Name or URL of an upstream to pull from, in place of all that are known; may be repeated, the first counts most
+    #[arg(long = "upstream", short = 'u', value_name = "NAME-or-URL", requires = "pull")]
+    upstreams: Vec<String>,
+    /// Name or URL of a general upstream to pull from: it comes last, since anybody may put projects into it
+    #[arg(long, value_name = "NAME-or-URL", requires = "pull")]
+    general: Vec<String>,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let text = arguments.listen.as_ref().or(context.config.listen.as_ref());
     let listen = address(text.map_or(DEFAULT_LISTEN, String::as_str))?;
-    let load = Box::new(|dir: &std::path::Path| load_policy(dir).map_err(|error| format!("{error:#}")));
+    if let Some(prefix) = &context.config.prefix
+        && !is_mount(prefix.trim_end_matches('/'))
+    {
+        return Err(Usage(format!("prefix is {prefix:?}, expected a path such as /mirror")).into());
+    }
+    let load = Box::new(|dir: &Path| load_policy(dir).map_err(|error| format!("{error:#}")));
     let policies = match context.site_policies() {
         // A folder that the command line names is there, or its name is wrong; one of the configuration may be mounted later.
         Some((dir, Named::InConfiguration)) if !dir.exists() => PolicySource::awaited_folder(dir, load),
         Some((dir, _)) => PolicySource::folder(dir, load).map_err(Usage)?,
         None => PolicySource::optional_folder(context.bundle_policies(), load).map_err(Usage)?,
     };
+    let asked = Asked { pull: arguments.pull, upstreams: &arguments.upstreams, general: &arguments.general };
+    let pull = pull::prepare(asked, context)?;
     let store = context.store()?;
     // A client asks again sooner than a request would be worth waiting for.
     store.set_patience(std::time::Duration::ZERO);
@@ -60,6 +84,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()?;
+    let log = log::aside()?;
     let served = runtime.block_on(async {
         // Before the address is announced: a signal that comes at once must stop it as well.
         let mut terminate = signal(SignalKind::terminate())?;
@@ -67,8 +92,18 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         let server = Server::bind(listen, store, policies, Limits::default())
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
+        let server = server.with_rules(context.config.access.rules());
+        let server = server.with_after_change(after_change(&store_for_commands, context));
         let server = match &context.config.channel {
             Some(channel) => server.with_channel(channel.clone()),
+            None => server,
+        };
+        let server = match &context.config.prefix {
+            Some(prefix) => server.with_prefix(prefix.trim_end_matches('/').to_owned()),
+            None => server,
+        };
+        let server = match pull {
+            Some(pull) => server.with_pull(Arc::new(pull.start(Arc::clone(&store_for_commands)))),
             None => server,
         };
         // The mirror serves all the same: other commands then find the store in use.
@@ -93,7 +128,20 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     });
     // What still blocks a thread has had the time that requests in flight have; dropping the runtime would wait for ever.
     runtime.shutdown_timeout(LAST_WAIT);
+    drop(log);
     served
+}
+
+/// Makes a snapshot after an upload, as the commands do after a change.
+fn after_change(store: &Arc<Store>, context: &Context) -> AfterChange {
+    let store = Arc::clone(store);
+    let (site, of_bundles) = (context.site_policies().map(|(dir, _)| dir), context.bundle_policies());
+    Box::new(move |reason| {
+        // That of bundles may come while the server runs.
+        let policies = site.clone().or_else(|| Some(of_bundles.clone()).filter(|dir| dir.is_dir()));
+        let new = snapshot::new_by(reason, policies.as_deref()).map_err(|error| format!("{error:#}"))?;
+        snapshot::freeze(&store, &new).map_err(|error| error.to_string())
+    })
 }
 
 /// Tells systemd, where it started this process, how far the server is.

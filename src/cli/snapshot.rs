@@ -1,11 +1,12 @@
 //! `jetwheel snapshot`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use clap::Subcommand;
 use serde::Serialize;
 
-use super::{Answer, Context, Format, Usage, devices};
+use super::{Answer, Context, Format, Usage, devices, evidence};
 use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Policy, Reason, Verdict, judge};
 use crate::server::view::{LIVE, Scope};
@@ -28,6 +29,7 @@ Examples:
   jetwheel snapshot diff stable candidate --device orin-jp6.2
   jetwheel snapshot promote                                   # stable := candidate
   jetwheel snapshot promote 20261130T075300Z-1 --channel candidate
+  jetwheel snapshot promote --require-reports 2 --device orin-jp6.2
   jetwheel snapshot rollback                                  # stable := what it was before")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -70,6 +72,12 @@ enum Verb {
         /// Which channel
         #[arg(long, value_name = "CHANNEL", default_value = "stable")]
         channel: String,
+        /// Only if so many devices of each profile sent a report that its torch and torchvision run well on their GPU
+        #[arg(long, value_name = "N")]
+        require_reports: Option<std::num::NonZeroU16>,
+        /// For which profiles reports are required; by default all that ever sent one; may be repeated
+        #[arg(long = "device", short = 'd', value_name = "ID", requires = "require_reports")]
+        devices: Vec<String>,
     },
     /// Point a channel back to the snapshot that it named before
     Rollback {
@@ -142,8 +150,16 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         Verb::List => list(&store, context),
         Verb::Show { snapshot } => show(&store.snapshot(&find(&store, snapshot)?)?, context),
         Verb::Diff { from, to, devices } => diff((from, to), devices, &store, context),
-        Verb::Promote { snapshot, channel } => {
+        Verb::Promote { snapshot, channel, require_reports, devices } => {
             let id = find(&store, snapshot)?;
+            if let Some(required) = require_reports {
+                let policy = context.policy()?;
+                let required = usize::from(required.get());
+                let lacking = evidence::lacking(&store, &policy, &store.snapshot(&id)?, devices, required)?;
+                if !lacking.is_empty() {
+                    return refuse(&id, channel, &lacking, context);
+                }
+            }
             move_channel(channel, &store, context, |store| store.promote(channel, &id).map(|()| id))
         }
         Verb::Rollback { channel } => move_channel(channel, &store, context, |store| store.rollback(channel)),
@@ -152,6 +168,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             let damaged = snapshot.parse().ok().filter(|id| store.has_snapshot(id).is_ok_and(|there| there));
             let id = damaged.map_or_else(|| find(&store, snapshot), Ok)?;
             store.remove_snapshot(&id).map_err(usage)?;
+            context.audit("snapshot remove", serde_json::json!({ "snapshot": id }))?;
             if context.format == Format::Json {
                 context.console.print_json(&serde_json::json!({ "removed": id }))?;
             } else {
@@ -165,20 +182,47 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
 /// Freezes what is held after a change, where that says something new. `candidate` follows.
 pub(super) fn after_change(context: &mut Context, reason: &str) -> anyhow::Result<Option<SnapshotId>> {
     let store = context.store()?;
-    let new =
-        NewSnapshot { reason: reason.to_owned(), policy: policy_files(context)?, ..NewSnapshot::default() };
-    let made = store.take_snapshot(&new)?;
-    if let Some(id) = made.clone().or_else(|| store.left_behind("candidate")) {
-        store.promote("candidate", &id)?;
-        store.prune_snapshots()?;
+    let made = freeze(&store, &new(reason, context)?)?;
+    if let Some(id) = &made {
+        context.audit(reason, serde_json::json!({ "snapshot": id }))?;
         context.console.say(format_args!("snapshot {id}"))?;
     }
     Ok(made)
 }
 
+/// Freezes what is held, where that says something new, and points `candidate` to it.
+pub(super) fn freeze(store: &Store, new: &NewSnapshot) -> Result<Option<SnapshotId>, store::Error> {
+    let made = store.take_snapshot(new)?;
+    if let Some(id) = made.clone().or_else(|| store.left_behind("candidate")) {
+        store.promote("candidate", &id)?;
+        store.prune_snapshots()?;
+    }
+    Ok(made)
+}
+
+/// A snapshot by the site's policy.
+pub(super) fn new(reason: &str, context: &Context) -> anyhow::Result<NewSnapshot> {
+    new_by(reason, context.policies())
+}
+
+/// A snapshot by the policy of a folder.
+pub(super) fn new_by(reason: &str, policies: Option<&Path>) -> anyhow::Result<NewSnapshot> {
+    let without_gone = match policies {
+        Some(dir) => super::load_policy(dir)?.hides_gone(),
+        None => Policy::builtin().hides_gone(),
+    };
+    let policy = policy_files_of(policies)?;
+    Ok(NewSnapshot { reason: reason.to_owned(), policy, without_gone, ..NewSnapshot::default() })
+}
+
 /// The files of the site's policy.
 pub(super) fn policy_files(context: &Context) -> anyhow::Result<Vec<PolicyFile>> {
-    let files = match context.policies() {
+    policy_files_of(context.policies())
+}
+
+/// The files of a policy folder.
+pub(super) fn policy_files_of(policies: Option<&Path>) -> anyhow::Result<Vec<PolicyFile>> {
+    let files = match policies {
         Some(dir) => super::read_policy(dir)?,
         None => Vec::new(),
     };
@@ -228,14 +272,13 @@ fn usage(error: store::Error) -> anyhow::Error {
 }
 
 fn create(name: Option<String>, store: &Store, context: &mut Context) -> anyhow::Result<Answer> {
-    let policy = policy_files(context)?;
-    let new =
-        NewSnapshot { reason: "create".to_owned(), name, policy, always: true, ..NewSnapshot::default() };
+    let new = NewSnapshot { name, always: true, ..new("create", context)? };
     let Some(id) = store.take_snapshot(&new).map_err(usage)? else {
         return Err(anyhow::anyhow!("no snapshot was made"));
     };
     store.promote("candidate", &id)?;
     store.prune_snapshots()?;
+    context.audit("snapshot create", serde_json::json!({ "snapshot": id }))?;
     let made = listed(store).into_iter().find(|listed| listed.head.id == id);
     if context.format == Format::Json {
         context.console.print_json(&made)?;
@@ -296,6 +339,26 @@ fn show(snapshot: &Snapshot, context: &mut Context) -> anyhow::Result<Answer> {
     Ok(Answer::Yes)
 }
 
+/// Says what reports lack for a snapshot to be promoted.
+fn refuse(
+    snapshot: &SnapshotId,
+    channel: &str,
+    lacking: &[evidence::Lack],
+    context: &mut Context,
+) -> anyhow::Result<Answer> {
+    if context.format == Format::Json {
+        let answer = serde_json::json!({ "channel": channel, "snapshot": snapshot, "lacking": lacking });
+        context.console.print_json(&answer)?;
+        return Ok(Answer::No);
+    }
+    context.console.say(format_args!("{channel} stays as it is: {snapshot} has too few reports"))?;
+    for lack in lacking {
+        context.console.print(format_args!("{}\n", lack.text()))?;
+    }
+    context.console.say("a device sends its report by: curl -fsS MIRROR/DEVICE/check.py | python3 -")?;
+    Ok(Answer::No)
+}
+
 fn move_channel(
     channel: &str,
     store: &Store,
@@ -316,6 +379,7 @@ fn move_channel(
         Err(error) => return Err(usage(error)),
     };
     let moved = Moved { channel: channel.to_owned(), snapshot, before };
+    context.audit("snapshot channel", serde_json::to_value(&moved)?)?;
     if context.format == Format::Json {
         context.console.print_json(&moved)?;
     } else {

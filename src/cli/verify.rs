@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Answer, Console, Context, Format};
-use crate::store::{Fetch, Report};
+use crate::policy::{DeviceProfile, Policy, judge};
+use crate::store::{Fetch, Finding, Report, Store};
 
 /// After how many bytes a line of progress is due where there is no terminal.
 const LINE_AFTER: u64 = 10 << 30;
@@ -55,13 +56,24 @@ pub(super) fn run_with(
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
+    let devices = devices(&store, &context.policy()?, &report);
     if arguments.repair {
         store.repair(&mut report, fetch)?;
+        let mended = report.findings.iter().filter(|finding| finding.mended);
+        let mended: Vec<_> = mended.map(|finding| finding.sha256).collect();
+        if !mended.is_empty() {
+            context.audit("verify --repair", serde_json::json!({ "mended": mended }))?;
+        }
     }
     if context.format == Format::Json {
-        context.console.print_json(&report)?;
+        let mut json = serde_json::to_value(&report)?;
+        let findings = json["findings"].as_array_mut();
+        for (finding, devices) in findings.into_iter().flatten().zip(&devices) {
+            finding["devices"] = serde_json::to_value(devices)?;
+        }
+        context.console.print_json(&json)?;
     } else {
-        print(&mut context.console, &report, arguments.repair)?;
+        print(&mut context.console, &report, &devices, arguments.repair)?;
     }
     let snapshots_right = report.damaged_snapshots.is_empty();
     Ok(if snapshots_right && report.findings.iter().all(|finding| finding.mended) {
@@ -71,8 +83,27 @@ pub(super) fn run_with(
     })
 }
 
-fn print(console: &mut Console, report: &Report, repair: bool) -> anyhow::Result<()> {
-    for finding in &report.findings {
+/// For each finding, the devices whose index lists the wheel, as far as judging it alone tells.
+fn devices(store: &Store, policy: &Policy, report: &Report) -> Vec<Vec<String>> {
+    let of_finding = |finding: &Finding| {
+        // A file whose sidecar cannot be read either is on no index.
+        let row =
+            finding.file.as_ref().and_then(|file| store.row_named(&finding.sha256, file).ok().flatten());
+        let (Some(row), Some(project)) = (row, &finding.project) else { return Vec::new() };
+        let lists =
+            |device: &&DeviceProfile| policy.lists(project, judge(&row.facts, device, policy).verdict);
+        policy.devices().filter(lists).map(|device| device.id.clone()).collect()
+    };
+    report.findings.iter().map(of_finding).collect()
+}
+
+fn print(
+    console: &mut Console,
+    report: &Report,
+    devices: &[Vec<String>],
+    repair: bool,
+) -> anyhow::Result<()> {
+    for (finding, devices) in report.findings.iter().zip(devices) {
         let kind = serde_json::to_value(finding.kind)?;
         let file = finding.file.as_deref().unwrap_or("a file whose name is not known");
         console.print(format_args!("{}: {file}\n", kind.as_str().unwrap_or_default()))?;
@@ -82,6 +113,12 @@ fn print(console: &mut Console, report: &Report, repair: bool) -> anyhow::Result
             console.print(format_args!("    sha256 {}\n", finding.sha256))?;
         }
         console.print(format_args!("    {}\n    {}\n", finding.path.display(), finding.text))?;
+        if !devices.is_empty() {
+            let text = format!("on the index of {}", devices.join(", "));
+            for line in super::devices::wrapped(&text, 90) {
+                console.print(format_args!("    {line}\n"))?;
+            }
+        }
         if let Some(remedy) = &finding.remedy {
             let state = if finding.mended { "mended" } else { "not mended" };
             console.print(format_args!("    {state}: {remedy}\n"))?;

@@ -35,6 +35,7 @@ mod window;
 mod cubin;
 mod elf;
 mod ptx;
+mod signs;
 mod strings;
 
 mod collect;
@@ -45,5 +46,6 @@ pub use elf::ElfFacts;
 pub use entry::{Compression, Entry};
 pub use error::{Error, ErrorKind, First};
 pub use scan::{Finish, Format, Reread, Scan, Scanner};
+pub use signs::Signs;
 pub use strings::CompilerStrings;
 pub use tally::{BareCubin, Detail, Fatbin, Row};

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use super::collect::{Collector, Content, Known};
 use super::elf::{ElfFacts, Sections};
 use super::search::Search;
+use super::signs::{self, Signs};
 use super::strings::{Compiler, CompilerStrings, Libraries, is_compiler};
 use super::tally::{Detail, Row, Sum, Tally};
 use super::{Error, ErrorKind, First, GpuCode};
@@ -40,6 +41,8 @@ pub struct Scan {
     pub compiler: Option<CompilerStrings>,
     /// CUDA libraries that strings name, thus perhaps opened by name.
     pub dlopened: Vec<String>,
+    /// What a host ELF file was compiled against, as far as its strings show it.
+    pub signs: Signs,
     /// What is wrong with the file, in file order.
     pub damage: Vec<Error>,
     /// Each fatbinary by itself, from [`Scanner::detailed`].
@@ -58,6 +61,7 @@ pub struct Scanner {
     promise: Option<Promise>,
     compiler: Option<Compiler>,
     libraries: Libraries,
+    signs: signs::Gatherer,
 }
 
 /// What the end of the file leads to.
@@ -87,6 +91,7 @@ struct Rest {
     size: u64,
     compiler: Option<CompilerStrings>,
     dlopened: Vec<String>,
+    signs: Signs,
 }
 
 /// What the name of a file says that it is.
@@ -148,6 +153,7 @@ impl Scanner {
             promise: Promise::of(name),
             compiler: is_compiler(name).then(Compiler::default),
             libraries: Libraries::default(),
+            signs: signs::Gatherer::default(),
         }
     }
 
@@ -159,6 +165,7 @@ impl Scanner {
             compiler.feed(chunk);
         }
         self.libraries.feed(chunk);
+        self.signs.feed(chunk);
         self.passed = self.passed.saturating_add(chunk.len() as u64);
     }
 
@@ -172,6 +179,7 @@ impl Scanner {
             size: self.passed,
             compiler: self.compiler.map(Compiler::finish),
             dlopened: self.libraries.finish(),
+            signs: self.signs.finish(),
         };
         match self.collector.finish(self.passed) {
             (known, false) => Finish::Done(rest.join(known)),
@@ -214,6 +222,7 @@ impl Rest {
             // Names in the dynamic section are linked, not opened.
             dlopened.retain(|name| !facts.needed.contains(name) && facts.soname.as_ref() != Some(name));
         }
+        let signs = if matches!(format, Format::Elf(_)) { self.signs } else { Signs::default() };
         let mut sum = Sum::default();
         // A loose cubin is one image; what else stands in it is its own.
         if !matches!(format, Format::Cubin(_)) {
@@ -230,6 +239,7 @@ impl Rest {
             bare_cubins: sum.bare_cubins,
             compiler: self.compiler,
             dlopened,
+            signs,
             damage,
             detail: sum.detail,
         }

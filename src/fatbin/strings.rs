@@ -143,7 +143,7 @@ fn gather(found: &mut CompilerStrings, text: &[u8], starts: Range<usize>) {
 }
 
 /// The NUL-delimited text that starts at a place, if one does, of at most [`AROUND`] bytes.
-fn whole(text: &[u8], at: usize) -> Option<&str> {
+pub(super) fn whole(text: &[u8], at: usize) -> Option<&str> {
     if text.get(at.checked_sub(1)?) != Some(&0) {
         return None;
     }

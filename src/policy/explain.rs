@@ -19,6 +19,8 @@ pub struct Candidate {
     pub judgement: Judgement,
     /// Whether the policy lists it with that verdict.
     pub listed: bool,
+    /// Since when its upstream lists it no more.
+    pub gone_since: Option<String>,
     /// What devices of that profile reported of it, oldest first.
     pub reports: Vec<DeviceCheck>,
 }
@@ -53,6 +55,9 @@ pub struct ExplainedFile {
     pub reasons: Vec<Reason>,
     /// What to know all the same.
     pub notes: Vec<Note>,
+    /// Since when its upstream lists it no more, RFC 3339 in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gone_since: Option<String>,
     /// What devices of that profile reported of it, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reports: Vec<DeviceCheck>,
@@ -117,6 +122,7 @@ pub fn explain(
                 verdict: judgement.verdict,
                 reasons: judgement.reasons,
                 notes: judgement.notes,
+                gone_since: candidate.gone_since.clone(),
                 reports: candidate.reports.clone(),
             }
         })

@@ -180,6 +180,11 @@ impl Policy {
         known >= u64::from(self.rules.loss_minimum) && lost as f64 > known as f64 * self.rules.loss_limit
     }
 
+    /// Whether new snapshots leave out what its upstream lists no more.
+    pub fn hides_gone(&self) -> bool {
+        self.rules.gone == rules::Gone::Hide
+    }
+
     /// All advisories, built in and of the site.
     pub fn advisories(&self) -> &[Advisory] {
         &self.advisories

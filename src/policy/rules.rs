@@ -17,6 +17,15 @@ pub(super) struct Rules {
     pub owners: Vec<Owner>,
     pub loss_limit: f64,
     pub loss_minimum: u32,
+    pub gone: Gone,
+}
+
+/// What becomes of files that their upstream lists no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Gone {
+    Keep,
+    Hide,
 }
 
 /// Whether older code of the same major version counts on Orin under an older driver.
@@ -80,6 +89,7 @@ pub(super) struct RulesFile {
     auxiliary: Option<Vec<Pattern>>,
     thresholds: ThresholdsFile,
     sync: SyncFile,
+    snapshots: SnapshotsFile,
     owner: Vec<Owner>,
 }
 
@@ -88,6 +98,12 @@ pub(super) struct RulesFile {
 struct SyncFile {
     loss_limit: Option<Share>,
     loss_minimum: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SnapshotsFile {
+    gone: Option<Gone>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -114,6 +130,7 @@ impl Rules {
             owners: Vec::new(),
             loss_limit: 0.5,
             loss_minimum: 5,
+            gone: Gone::Keep,
         };
         rules.read_over(file);
         rules
@@ -144,6 +161,7 @@ impl Rules {
         }
         take(&mut self.loss_limit, file.sync.loss_limit.map(|share| share.0));
         take(&mut self.loss_minimum, file.sync.loss_minimum);
+        take(&mut self.gone, file.snapshots.gone);
         self.owners.extend(file.owner);
     }
 }

@@ -67,6 +67,8 @@ pub struct Candidate {
 pub struct Metadata {
     /// `Requires-Dist`.
     pub requires_dist: Vec<Requirement>,
+    /// What it asks of projects only if they are installed beside it: what it was compiled against.
+    pub beside: Vec<Requirement>,
     /// `Requires-Python`.
     pub requires_python: Option<VersionSpecifiers>,
     /// `Provides-Extra`, normalized.
@@ -107,6 +109,7 @@ impl Metadata {
         }
         Ok(Self {
             requires_dist,
+            beside: Vec::new(),
             requires_python: requires_python
                 .map(|text| {
                     text.parse().map_err(|_| NotMetadata::RequiresPython(text.chars().take(120).collect()))

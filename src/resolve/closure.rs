@@ -2,12 +2,13 @@
 //!
 //! Judging looks at one wheel alone. Here all known wheels of a device are looked at together: a wheel that pins another GPU
 //! project to a version of which the device has none is refused (`pair-mismatch`), so is one that links a CUDA library which
-//! nothing it asks for brings (`soname-missing`), or one whose C++ ABI is not that of what it links (`abi-mismatch`). Refusing
-//! one can be the reason to refuse another, so this goes on until nothing changes; each round judges all wheels
+//! nothing it asks for brings (`soname-missing`), one whose C++ ABI is not that of the torch it links (`abi-mismatch`), or one that
+//! was compiled against NumPy 1 where there is NumPy 2 alone (`numpy-abi`). Refusing one can be the reason to refuse another, so this goes on until nothing changes; each round judges all wheels
 //! before it takes any away, so their order plays no part.
 //!
 //! What is not known proves nothing: a project of which no wheel is known, or none that fits, might bring anything.
 
+mod abi;
 mod brief;
 mod connected;
 mod pairs;
@@ -16,6 +17,8 @@ mod sonames;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+pub use abi::Abi;
+pub(super) use abi::NUMPY_1;
 pub use brief::Brief;
 pub use connected::Connected;
 
@@ -37,17 +40,6 @@ pub struct Wheel {
     pub brief: Arc<Brief>,
     /// What judging it alone said.
     pub verdict: Verdict,
-}
-
-/// What a wheel was compiled against, as far as it is known.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Abi {
-    /// Major version of the C API of `numpy`.
-    pub numpy: Option<u32>,
-    /// Whether `std::string` is that of the C++11 ABI.
-    pub cxx11: Option<bool>,
-    /// The very build that it was compiled against, where it states none in `Requires-Dist`.
-    pub built_against: Option<Requirement>,
 }
 
 /// What policy says of projects.
@@ -202,6 +194,11 @@ impl<'w, 'r> Shelf<'w, 'r> {
             for need in &needs {
                 shelf.dependants.entry(need.project.clone()).or_default().push(at);
             }
+            if listed {
+                for partner in wheel.brief.abi.partners(project) {
+                    shelf.dependants.entry(partner).or_default().push(at);
+                }
+            }
             if let Some(project) = project {
                 shelf.by_project.entry(project).or_default().push(at);
             }
@@ -216,7 +213,8 @@ impl<'w, 'r> Shelf<'w, 'r> {
         let mut reasons = Vec::new();
         reasons.extend(sonames::judge(self, at));
         reasons.extend(pairs::judge(self, entry));
-        reasons.extend(pairs::judge_abi(self, entry));
+        reasons.extend(abi::judge_cxx11(self, entry));
+        reasons.extend(abi::judge_numpy(self, entry));
         reasons
     }
 
@@ -259,7 +257,7 @@ impl<'w, 'r> Shelf<'w, 'r> {
 
     /// Needs of which no listed wheel is there, though the project is known.
     fn notes(&self, entry: &Entry<'_>) -> Vec<Note> {
-        let mut notes: Vec<Note> = Vec::new();
+        let mut notes: Vec<Note> = abi::notes(self, entry);
         for need in &entry.needs {
             let Some(mut listed) = self.listed(&need.project) else { continue };
             if listed.any(|other| other.satisfies(need)) {

@@ -2,12 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::candidate::{Candidate, Index, Lookup, Metadata};
 use super::range::Pick;
+use super::requirement::Requirement;
 use super::target::Target;
 use super::{Abort, Limit, Limits, Stop};
 use crate::policy::Reason;
@@ -53,6 +54,7 @@ pub(super) struct Known<'a, I: Index> {
     projects: RefCell<HashMap<ProjectName, Rc<Project>>>,
     metadata: RefCell<HashMap<(ProjectName, usize), Usable>>,
     read: Cell<usize>,
+    joined: RefCell<BTreeSet<ProjectName>>,
 }
 
 impl<'a, I: Index> Known<'a, I> {
@@ -65,6 +67,7 @@ impl<'a, I: Index> Known<'a, I> {
             projects: RefCell::default(),
             metadata: RefCell::default(),
             read: Cell::new(0),
+            joined: RefCell::default(),
         }
     }
 
@@ -106,6 +109,27 @@ impl<'a, I: Index> Known<'a, I> {
         };
         self.metadata.borrow_mut().insert(key, found.clone());
         Ok(found)
+    }
+
+    /// What a wheel asks for: its requirements, and what it asks of projects beside it, where it requires them as well or they
+    /// are in the set anyway.
+    pub(super) fn asks<'m>(&self, metadata: &'m Metadata) -> Vec<&'m Requirement> {
+        let joined = self.joined.borrow();
+        let required = |name: &ProjectName| {
+            let environment = &self.target.environment;
+            let names = |requirement: &&Requirement| requirement.project == *name;
+            let mut of_it = metadata.requires_dist.iter().filter(names);
+            of_it.any(|requirement| requirement.applies(environment, None) == Ok(true))
+        };
+        let counts = |requirement: &&Requirement| {
+            joined.contains(&requirement.project) || required(&requirement.project)
+        };
+        metadata.requires_dist.iter().chain(metadata.beside.iter().filter(counts)).collect()
+    }
+
+    /// From now on all wheels ask of that project what they ask of it beside them; false if they did before.
+    pub(super) fn join(&self, project: &ProjectName) -> bool {
+        self.joined.borrow_mut().insert(project.clone())
     }
 
     /// The metadata of a wheel, if it was looked up.

@@ -218,14 +218,36 @@ pub fn resolve<I: Index>(
     }
     let asked = ask(request, target).map_err(Failure::Request)?;
     let known = Known::new(index, target, request.limits, request.stop.clone());
-    match solve(&known, &asked)? {
-        Ok(resolution) => Ok(resolution),
-        Err(derivation) => {
-            let explanation = report::explain(&known, &asked, &derivation);
-            derivation::dismantle(*derivation);
-            Err(Failure::Unsatisfiable(Box::new(explanation?)))
+    loop {
+        match solve(&known, &asked)? {
+            Ok(resolution) => match clash(&resolution).filter(|project| known.join(project)) {
+                // Each round joins another project of those that were looked up.
+                Some(_) => {}
+                None => return Ok(resolution),
+            },
+            Err(derivation) => {
+                let explanation = report::explain(&known, &asked, &derivation);
+                derivation::dismantle(*derivation);
+                return Err(Failure::Unsatisfiable(Box::new(explanation?)));
+            }
         }
     }
+}
+
+/// A project of a set whose version is not one that another wheel of the set can be installed beside.
+fn clash(resolution: &Resolution) -> Option<ProjectName> {
+    let version: BTreeMap<&ProjectName, &pep440_rs::Version> = resolution
+        .packages
+        .iter()
+        .map(|package| (&package.candidate.project, &package.candidate.version))
+        .collect();
+    let mut beside = resolution.packages.iter().flat_map(|package| &package.metadata.beside);
+    let clash = beside.find(|requirement| {
+        version.get(&requirement.project).is_some_and(|version| {
+            !range::range_of(&requirement.specifiers).contains(&Pick::wheel(version, 0))
+        })
+    });
+    clash.map(|requirement| requirement.project.clone())
 }
 
 /// How pubgrub tells that there is no set.

@@ -251,7 +251,7 @@ impl<I: Index> DependencyProvider for Provider<'_, '_, I> {
             }
             _ => None,
         };
-        for requirement in &metadata.requires_dist {
+        for requirement in self.known.asks(&metadata) {
             match requirement.applies(&self.known.target.environment, extra) {
                 Ok(true) => {
                     if let Err(why) = self.depend(package, pick, requirement, &mut into) {

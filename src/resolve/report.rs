@@ -457,11 +457,16 @@ impl<I: Index> Teller<'_, '_, I> {
                 continue;
             }
             for offer in project.offers.iter().filter(|offer| picks.contains(&offer.pick)) {
-                let texts: Vec<String> = self
-                    .stated(owner, &Ranges::singleton(offer.pick.clone()), other)
-                    .iter()
-                    .map(Requirement::short)
-                    .collect();
+                let stated = self.stated(owner, &Ranges::singleton(offer.pick.clone()), other);
+                let metadata = self.known.seen_metadata(offer).and_then(Result::ok);
+                // What METADATA does not say is told with its reason.
+                let is_beside = |requirement: &Requirement| {
+                    metadata.as_ref().is_some_and(|metadata| metadata.beside.contains(requirement))
+                };
+                let told = |requirement: &Requirement| {
+                    if is_beside(requirement) { requirement.text.clone() } else { requirement.short() }
+                };
+                let texts: Vec<String> = stated.iter().map(told).collect();
                 if texts.is_empty() {
                     continue;
                 }
@@ -508,13 +513,11 @@ impl<I: Index> Teller<'_, '_, I> {
         let Some(project) = self.known.seen(name) else { return stated };
         for offer in project.offers.iter().filter(|offer| picks.contains(&offer.pick)) {
             if let Some(Ok(metadata)) = self.known.seen_metadata(offer) {
-                metadata
-                    .requires_dist
-                    .iter()
-                    .filter(|requirement| {
-                        requirement.applies(&self.known.target.environment, extra) == Ok(true)
-                    })
-                    .for_each(&mut add);
+                let asks = self.known.asks(&metadata).into_iter();
+                asks.filter(|requirement| {
+                    requirement.applies(&self.known.target.environment, extra) == Ok(true)
+                })
+                .for_each(&mut add);
             }
         }
         stated

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use pep440_rs::Version;
+
 use super::candidate::{Candidate, Index, Lookup, Metadata};
-use super::closure::Abi;
+use super::closure::{Abi, NUMPY_1};
 use super::range::{Pick, range_of};
 use super::requirement::Requirement;
 use super::target::Target;
@@ -12,13 +14,6 @@ use super::{Failure, Request, Resolution, resolve};
 use crate::digest::Sha256;
 use crate::policy::{Code, DeviceProfile, Judgement, Reason};
 use crate::wheel::{Facts, ProjectName, SupportedTags, WheelFilename};
-
-/// What a wheel that was compiled against the C API of `numpy` 1 needs, whatever its `Requires-Dist` says: version 2 runs
-/// none such (its release notes, "ABI break").
-const NUMPY_1: &str = "numpy<2";
-
-/// The same as the text of the requirement, so that it can be told from a stated one.
-const NUMPY_1_TEXT: &str = "numpy<2 (compiled against the C API of NumPy 1)";
 
 /// A known file, with what a device profile and the policy say of it.
 #[derive(Debug, Clone)]
@@ -56,6 +51,7 @@ pub fn resolve_rows<E: std::error::Error + 'static>(
         tags: SupportedTags::new(python, &device.platform_tags),
         files_url: format!("{device_url}/files"),
         files: HashMap::new(),
+        torch: None,
     };
     resolve(request, &Target::of(device), &mut rows)
 }
@@ -72,6 +68,8 @@ struct Rows<F> {
     tags: SupportedTags,
     files_url: String,
     files: HashMap<(String, Option<Sha256>), Kept>,
+    /// The versions of PyTorch that the device can have, with their string ABI.
+    torch: Option<Vec<(Version, Option<bool>)>>,
 }
 
 impl<F, E> Index for Rows<F>
@@ -96,10 +94,13 @@ where
                 "its bytes are not in this mirror; a sync would fetch them".to_owned(),
             ));
         }
+        let (facts, abi) = (Arc::clone(facts), abi.clone());
+        let beside = abi.beside(&candidate.project, |torch| self.torch(torch))?;
         let requires_python = facts.requires_python.as_deref();
         Ok(match Metadata::parse(&facts.requires_dist, requires_python, &facts.provides_extra) {
             Ok(mut metadata) => {
-                metadata.requires_dist.extend(implied(abi));
+                metadata.requires_dist.extend(abi.built_against);
+                metadata.beside = beside;
                 Lookup::Metadata(Arc::new(metadata))
             }
             Err(error) => Lookup::Unusable(match std::error::Error::source(&error) {
@@ -111,6 +112,23 @@ where
 }
 
 impl<F> Rows<F> {
+    fn torch<E>(&mut self, name: &ProjectName) -> Result<Vec<(Version, Option<bool>)>, E>
+    where
+        F: FnMut(&ProjectName) -> Result<Vec<KnownFile>, E>,
+    {
+        if let Some(torch) = &self.torch {
+            return Ok(torch.clone());
+        }
+        let files = (self.lookup)(name)?.into_iter().filter(|file| file.listed);
+        let torch: Vec<(Version, Option<bool>)> = files
+            .filter_map(|file| {
+                let name: WheelFilename = file.facts.file.parse().ok()?;
+                Some((name.version, file.abi.cxx11))
+            })
+            .collect();
+        Ok(self.torch.insert(torch).clone())
+    }
+
     /// A file as a candidate; none if its name is no wheel's.
     fn candidate(&mut self, project: &ProjectName, file: KnownFile) -> Option<Candidate> {
         let name: WheelFilename = file.facts.file.parse().ok()?;
@@ -140,17 +158,6 @@ impl<F> Rows<F> {
     }
 }
 
-/// What being compiled against something asks for.
-fn implied(abi: &Abi) -> Vec<Requirement> {
-    let mut implied: Vec<Requirement> = abi.built_against.iter().cloned().collect();
-    if abi.numpy == Some(1)
-        && let Ok(numpy) = NUMPY_1.parse::<Requirement>()
-    {
-        implied.push(Requirement { text: NUMPY_1_TEXT.to_owned(), ..numpy });
-    }
-    implied
-}
-
 /// Why files that fit the device do not fit a request: by place in `files`.
 ///
 /// A file fits if it satisfies what the request and the wheels of its answer ask of the project. Files of projects that the
@@ -170,7 +177,8 @@ pub fn request_conflicts(
         .map(|requirement| ("the request".to_owned(), requirement))
         .chain(chosen.flat_map(|package| {
             let owner = format!("{} {}", package.candidate.project, package.candidate.version_text);
-            package.metadata.requires_dist.iter().map(move |requirement| (owner.clone(), requirement))
+            let Metadata { requires_dist, beside, .. } = &*package.metadata;
+            requires_dist.iter().chain(beside).map(move |requirement| (owner.clone(), requirement))
         }))
         .filter(|(_, requirement)| requirement.applies(&target.environment, None) == Ok(true))
         .collect();
@@ -183,7 +191,7 @@ pub fn request_conflicts(
             requirement.project == *project && !range_of(&requirement.specifiers).contains(&pick)
         });
         let Some((owner, requirement)) = broken else { continue };
-        let numpy = requirement.text == NUMPY_1_TEXT;
+        let numpy = requirement.text == NUMPY_1;
         conflicts.push((
             at,
             Reason {

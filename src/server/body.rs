@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::task::JoinHandle;
 
+use super::arriving::Arriving;
 use super::outbox::{LARGEST, Outbox};
 use crate::store::Pieces;
 
@@ -33,6 +34,8 @@ pub(super) enum Body {
     File(FileBody),
     /// What comes from elsewhere, with how many bytes are still to come.
     Pieces(Pieces, u64),
+    /// A piece of a file that is still on its way.
+    Arriving(Arriving),
 }
 
 impl hyper::body::Body for Body {
@@ -59,6 +62,9 @@ impl hyper::body::Body for Body {
             Self::File(file) => {
                 file.poll_piece(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
             }
+            Self::Arriving(file) => {
+                file.poll_piece(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+            }
         }
     }
 
@@ -72,6 +78,7 @@ impl hyper::body::Body for Body {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.left(),
             Self::Pieces(_, left) => *left,
+            Self::Arriving(file) => file.left(),
         })
     }
 }
@@ -97,8 +104,8 @@ impl fmt::Debug for FileBody {
 
 impl FileBody {
     /// The bytes from `start` to before `end`, which the caller has checked to be in the file.
-    pub(super) fn new(file: File, start: u64, end: u64) -> Self {
-        Self { file: Arc::new(file), at: start, end, outbox: None, reading: None, spare: Spare::default() }
+    pub(super) fn new(file: Arc<File>, start: u64, end: u64) -> Self {
+        Self { file, at: start, end, outbox: None, reading: None, spare: Spare::default() }
     }
 
     /// Lets the kernel send it, by the outbox of its connection.
@@ -111,7 +118,7 @@ impl FileBody {
         self.end.saturating_sub(self.at)
     }
 
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.left() == 0 {
             return Poll::Ready(None);
         }
@@ -191,7 +198,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("blob");
         fs_err::write(&path, &content).unwrap();
-        let open = || fs_err::File::open(&path).unwrap().into_file();
+        let open = || Arc::new(fs_err::File::open(&path).unwrap().into_file());
         let size = content.len() as u64;
         assert_eq!(collect(FileBody::new(open(), 0, size)).await.unwrap(), content);
         assert_eq!(collect(FileBody::new(open(), 5, 8)).await.unwrap(), content[5..8]);

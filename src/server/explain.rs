@@ -21,6 +21,8 @@ pub(super) async fn project(
     project: ProjectName,
 ) -> Result<Reply, Refusal> {
     let id = in_force.device(&view.device)?.id.clone();
+    // What upstreams list may have facts that are known.
+    state.offered(in_force, view, &project).await?;
     let (in_force, scope) = (Arc::clone(in_force), view.scope.clone());
     let json = state
         .blocking(move |state| {

@@ -1,5 +1,6 @@
 //! Wheels and their core metadata, byte for byte.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,6 +9,8 @@ use http::{StatusCode, header};
 
 use super::body::FileBody;
 use super::in_force::InForce;
+use super::pull::Counters;
+use super::pulled;
 use super::range::{self, Span};
 use super::refusal::{NotForDevice, Refusal};
 use super::reply::Reply;
@@ -17,13 +20,13 @@ use super::view::View;
 use crate::digest::Sha256;
 use crate::policy::judge;
 use crate::store::{self, Row};
-use crate::wheel::ProjectName;
+use crate::wheel::{INSPECTOR, ProjectName};
 
 /// The bytes behind a digest never change.
 const FILE_CACHING: &str = "max-age=365000000, immutable";
 
 /// The type of a wheel. Not that of a zip: some proxies and browsers unpack those.
-const WHEEL_TYPE: &str = "application/octet-stream";
+pub(super) const WHEEL_TYPE: &str = "application/octet-stream";
 
 /// What of a request's headers a file goes by.
 #[derive(Debug, Default)]
@@ -31,7 +34,7 @@ pub(super) struct Asked {
     pub(super) range: Option<String>,
     pub(super) if_range: Option<String>,
     pub(super) if_none_match: Option<String>,
-    /// Whether nothing but the headers is wanted.
+    /// Whether only the head of an answer is asked for.
     pub(super) head: bool,
 }
 
@@ -42,9 +45,12 @@ pub(super) struct KnownFile {
     /// Number of the project's verdicts, and generation of the policy, from which this was made.
     made_from: (u64, u64),
     filename: String,
-    size: u64,
+    pub(super) size: u64,
     blob: PathBuf,
-    held: bool,
+    pub(super) held: bool,
+    /// Whether its facts are those that an inspection would find today.
+    pub(super) current: bool,
+    pub(super) metadata_sha256: Option<Sha256>,
     refused: Option<NotForDevice>,
 }
 
@@ -57,15 +63,39 @@ pub(super) async fn wheel(
     filename: String,
     asked: Asked,
 ) -> Result<Reply, Refusal> {
-    let file = admitted(state, in_force, view, sha256, &filename).await?;
+    match admitted(state, in_force, view, sha256, &filename).await {
+        Ok(file) => {
+            if let Some(source) = state.source(view) {
+                Counters::count(&source.counters().file_hits);
+            }
+            held(state, file, sha256, &asked).await
+        }
+        Err(refusal @ (Refusal::NoSuchFile | Refusal::NotHeld { .. })) => {
+            pulled::wheel(state, in_force, view, (sha256, filename), asked, refusal).await
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// The wheel, or a piece of it, from the store.
+pub(super) async fn held(
+    state: &Arc<State>,
+    file: Arc<KnownFile>,
+    sha256: Sha256,
+    asked: &Asked,
+) -> Result<Reply, Refusal> {
     let etag = format!("\"{sha256}\"");
     if range::names(asked.if_none_match.as_deref(), &etag) {
         return Ok(with_headers(Reply::empty(StatusCode::NOT_MODIFIED), &etag));
     }
-    let (status, start, end) = span(&asked, &etag, file.size)?;
+    let (status, start, end) = span(asked, &etag, file.size)?;
     let size = file.size;
     let mut reply = if state.store.is_local() {
-        Reply::file(WHEEL_TYPE, state.blocking(move |_| open(&file, start, end)).await?)
+        let blob = match state.opened.find(&sha256, size) {
+            Some(blob) => blob,
+            None => state.blocking(move |state| open(state, &sha256, &file)).await?,
+        };
+        Reply::file(WHEEL_TYPE, FileBody::new(blob, start, end))
     } else if asked.head {
         // An address is signed for a GET alone.
         Reply::headers_of(WHEEL_TYPE, size)
@@ -101,13 +131,21 @@ pub(super) async fn metadata(
     filename: String,
     asked: Asked,
 ) -> Result<Reply, Refusal> {
-    let file = admitted(state, in_force, view, sha256, &filename).await?;
-    let bytes = state.blocking(move |state| Ok(state.store.metadata(&sha256)?)).await?;
-    let Some(bytes) = bytes.map(Bytes::from) else {
-        return Err(Refusal::NotHeld {
-            file: file.filename.clone(),
-            why: "its metadata is missing from the store",
-        });
+    let bytes = match admitted(state, in_force, view, sha256, &filename).await {
+        Ok(file) => {
+            let bytes = state.blocking(move |state| Ok(state.store.metadata(&sha256)?)).await?;
+            let Some(bytes) = bytes.map(Bytes::from) else {
+                return Err(Refusal::NotHeld {
+                    file: file.filename.clone(),
+                    why: "its metadata is missing from the store",
+                });
+            };
+            bytes
+        }
+        Err(refusal @ (Refusal::NoSuchFile | Refusal::NotHeld { .. })) => {
+            pulled::metadata(state, in_force, view, (sha256, filename), refusal).await?
+        }
+        Err(refusal) => return Err(refusal),
     };
     // One wheel has one METADATA: the digest of the wheel tags it as well.
     let etag = format!("\"{sha256}-metadata\"");
@@ -125,7 +163,7 @@ pub(super) async fn metadata(
     Ok(with_headers(reply, &etag))
 }
 
-fn with_headers(mut reply: Reply, etag: &str) -> Reply {
+pub(super) fn with_headers(mut reply: Reply, etag: &str) -> Reply {
     reply.set(header::ETAG, etag);
     reply.set(header::CACHE_CONTROL, FILE_CACHING);
     reply.set(header::ACCEPT_RANGES, "bytes");
@@ -134,7 +172,7 @@ fn with_headers(mut reply: Reply, etag: &str) -> Reply {
 }
 
 /// Which part is answered, with which status.
-fn span(asked: &Asked, etag: &str, size: u64) -> Result<(StatusCode, u64, u64), Refusal> {
+pub(super) fn span(asked: &Asked, etag: &str, size: u64) -> Result<(StatusCode, u64, u64), Refusal> {
     let range = asked.range.as_deref().filter(|_| range::same(asked.if_range.as_deref(), etag));
     match range::span(range, size) {
         Span::Whole => Ok((StatusCode::OK, 0, size)),
@@ -144,7 +182,25 @@ fn span(asked: &Asked, etag: &str, size: u64) -> Result<(StatusCode, u64, u64), 
 }
 
 /// The file of that digest and name, if the device may have it: asked anew at every request, for the policy may have changed.
-async fn admitted(
+pub(super) async fn admitted(
+    state: &Arc<State>,
+    in_force: &Arc<InForce>,
+    view: &View,
+    sha256: Sha256,
+    filename: &str,
+) -> Result<Arc<KnownFile>, Refusal> {
+    let file = look(state, in_force, view, sha256, filename).await?;
+    if !file.held {
+        return Err(Refusal::NotHeld {
+            file: file.filename.clone(),
+            why: "its bytes are not held here; a sync fetches them",
+        });
+    }
+    Ok(file)
+}
+
+/// The same, whether or not its bytes are held.
+pub(super) async fn look(
     state: &Arc<State>,
     in_force: &Arc<InForce>,
     view: &View,
@@ -165,12 +221,6 @@ async fn admitted(
     };
     if let Some(why) = &file.refused {
         return Err(Refusal::NotForDevice(Box::new(why.clone())));
-    }
-    if !file.held {
-        return Err(Refusal::NotHeld {
-            file: file.filename.clone(),
-            why: "its bytes are not held here; a sync fetches them",
-        });
     }
     Ok(file)
 }
@@ -207,6 +257,8 @@ fn look_up(
         size: row.facts.size,
         blob: state.store.blob(sha256),
         held: row.held,
+        current: row.held || row.facts.inspector >= INSPECTOR,
+        metadata_sha256: row.facts.metadata_sha256,
         refused,
         project,
     });
@@ -226,7 +278,7 @@ fn refusal(row: &Row, project: &ProjectName, together: &Together, terms: Terms<'
 }
 
 /// Opens the blob, and refuses it before any header is sent if it is not as long as it was. Blocks.
-fn open(file: &KnownFile, start: u64, end: u64) -> Result<FileBody, Refusal> {
+fn open(state: &State, sha256: &Sha256, file: &KnownFile) -> Result<Arc<File>, Refusal> {
     let lost = |why: &'static str| Err(Refusal::NotHeld { file: file.filename.clone(), why });
     let blob = match fs_err::File::open(&file.blob) {
         Ok(blob) => blob.into_file(),
@@ -244,5 +296,7 @@ fn open(file: &KnownFile, start: u64, end: u64) -> Result<FileBody, Refusal> {
         );
         return lost("its bytes are damaged in the store");
     }
-    Ok(FileBody::new(blob, start, end))
+    let blob = Arc::new(blob);
+    state.opened.keep(*sha256, &blob);
+    Ok(blob)
 }

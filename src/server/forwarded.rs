@@ -1,5 +1,6 @@
 //! Under which URL a client reached the mirror.
 
+use http::HeaderMap;
 use http::header::{self, HeaderName};
 use http::request::Parts;
 
@@ -10,7 +11,9 @@ const LONGEST: usize = 260;
 ///
 /// `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Prefix` count, the first value of each. Anybody can send them, so
 /// this is only for answers that nobody else gets: those that are never cached.
-pub(super) fn base_url(parts: &Parts) -> Option<String> {
+///
+/// `prefix` is the configured one, for proxies that send none.
+pub(super) fn base_url(parts: &Parts, prefix: &str) -> Option<String> {
     let first = |name: HeaderName| {
         let value = parts.headers.get(name)?.to_str().ok()?;
         value.split(',').next().map(|value| value.trim().to_owned())
@@ -25,9 +28,26 @@ pub(super) fn base_url(parts: &Parts) -> Option<String> {
     let host = forwarded("x-forwarded-host")
         .or_else(|| first(header::HOST))
         .or_else(|| parts.uri.authority().map(ToString::to_string))?;
-    let prefix = forwarded("x-forwarded-prefix").unwrap_or_default();
+    let prefix = forwarded("x-forwarded-prefix").unwrap_or_else(|| prefix.to_owned());
     let prefix = prefix.trim_end_matches('/');
     (is_host(&host) && is_prefix(prefix)).then(|| format!("{scheme}://{host}{prefix}"))
+}
+
+/// The mirror's own part of a path, whether the proxy in front of it took its prefix away or not.
+pub(super) fn own_path<'p>(path: &'p str, headers: &HeaderMap, prefix: &str) -> &'p str {
+    let stated = headers.get("x-forwarded-prefix").and_then(|value| value.to_str().ok());
+    let stated = stated.and_then(|value| value.split(',').next()).map(str::trim);
+    let behind = |prefix: &str| {
+        let prefix = prefix.trim_end_matches('/');
+        let rest = path.strip_prefix(prefix).filter(|_| is_prefix(prefix) && !prefix.is_empty())?;
+        rest.starts_with('/').then_some(rest)
+    };
+    stated.and_then(behind).or_else(|| behind(prefix)).unwrap_or(path)
+}
+
+/// Whether a text can be the path at which a proxy has the mirror: empty, or such as `/mirror`.
+pub(crate) fn is_mount(text: &str) -> bool {
+    is_prefix(text)
 }
 
 /// Whether a text is a host with or without a port: a name, an IPv4 address, or an IPv6 address in brackets.
@@ -67,7 +87,30 @@ mod tests {
         let request = headers
             .iter()
             .fold(http::Request::builder(), |builder, (name, value)| builder.header(*name, *value));
-        base_url(&request.body(()).unwrap().into_parts().0)
+        base_url(&request.body(()).unwrap().into_parts().0, "")
+    }
+
+    #[test]
+    fn a_prefix_may_be_there_or_not() {
+        for (path, header, configured, own) in [
+            ("/mirror/d/simple/", None, "/mirror", "/d/simple/"),
+            ("/d/simple/", None, "/mirror", "/d/simple/"),
+            ("/mirrors/d/", None, "/mirror", "/mirrors/d/"),
+            ("/mirror", None, "/mirror", "/mirror"),
+            ("/a/b/d/", Some("/a/b/"), "", "/d/"),
+            ("/d/", Some("/a/b"), "", "/d/"),
+            ("/x/../d/", Some("/x/.."), "", "/x/../d/"),
+        ] {
+            let mut request = http::Request::builder().uri(path).header("host", "h");
+            if let Some(header) = header {
+                request = request.header("x-forwarded-prefix", header);
+            }
+            let parts = request.body(()).unwrap().into_parts().0;
+            assert_eq!(own_path(parts.uri.path(), &parts.headers, configured), own, "{path} {header:?}");
+            if header.is_none() {
+                assert_eq!(base_url(&parts, configured).unwrap(), "http://h/mirror");
+            }
+        }
     }
 
     #[test]

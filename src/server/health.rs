@@ -7,6 +7,7 @@ use http::{StatusCode, header};
 use serde_json::json;
 
 use super::in_force::InForce;
+use super::metrics;
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::State;
@@ -16,6 +17,15 @@ pub(super) fn alive() -> Reply {
     let mut reply = Reply::text(StatusCode::OK, Bytes::from_static(b"ok\n"));
     reply.set(header::CACHE_CONTROL, "no-store");
     reply
+}
+
+/// `GET /metrics`, for Prometheus.
+pub(super) async fn metrics(state: &Arc<State>, in_force: &Arc<InForce>) -> Result<Reply, Refusal> {
+    let in_force = Arc::clone(in_force);
+    let text = state.blocking(move |state| metrics::render(state, &in_force)).await?;
+    let mut reply = Reply::bytes(metrics::CONTENT_TYPE, Bytes::from(text));
+    reply.set(header::CACHE_CONTROL, "no-store");
+    Ok(reply)
 }
 
 /// `GET /readyz`: the store answers, and how old is what it has of each upstream. A policy folder that cannot be used is told but does not make the mirror unready, for it

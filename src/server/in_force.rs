@@ -5,16 +5,24 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use super::folder_watch::FolderWatch;
 use crate::policy::Policy;
 
 /// The most files of a policy folder that are watched.
 const MOST_FILES: usize = 4096;
 
+/// The folder of advisories in a policy folder.
+const ADVISORIES: &str = "advisories";
+
 /// How coarse a file system's clock may be. Files that changed less than this before they were read are read again, since a
 /// second change could have left no mark.
 const COARSE: Duration = Duration::from_millis(100);
+
+/// How long the kernel's word that nothing changed in the folder is enough. It does not tell of what another machine changes in
+/// a network's file system.
+const TRUSTED: Duration = Duration::from_secs(1);
 
 /// Reads a policy folder; an error is a sentence.
 pub type Load = Box<dyn Fn(&Path) -> Result<Policy, String> + Send + Sync>;
@@ -36,13 +44,16 @@ struct Folder {
 struct Current {
     in_force: Arc<InForce>,
     mark: Mark,
+    /// When the folder was looked at last, and what tells of a change since then.
+    looked: Instant,
+    watch: Option<FolderWatch>,
 }
 
 /// A policy, and which one it is.
 #[derive(Debug)]
 pub(crate) struct InForce {
     /// The policy.
-    pub(crate) policy: Policy,
+    pub(crate) policy: Arc<Policy>,
     /// Grows with every policy.
     pub(super) generation: u64,
     /// Why the folder, as it is now, cannot be used; the policy is then the last one that could.
@@ -52,7 +63,7 @@ pub(crate) struct InForce {
 impl InForce {
     /// A policy that is read once and never changes.
     pub(crate) fn first(policy: Policy) -> Self {
-        Self { policy, generation: 0, broken: None }
+        Self { policy: Arc::new(policy), generation: 0, broken: None }
     }
 }
 
@@ -64,6 +75,8 @@ struct Mark {
     files: Vec<(PathBuf, u64, u64, i64, i64, i64)>,
     /// Whether a file had just changed when the folder was read.
     fresh: bool,
+    /// Whether a name leads elsewhere, where the kernel would not tell of a change.
+    linked: bool,
 }
 
 impl fmt::Debug for PolicySource {
@@ -100,10 +113,9 @@ impl PolicySource {
             error = missing,
             "the policy folder cannot be used: the built-in tables are in force"
         );
-        let current = Current {
-            in_force: Arc::new(InForce { policy: Policy::builtin(), generation: 0, broken: Some(missing) }),
-            mark: Mark::default(),
-        };
+        let mut current = Current::first(Policy::builtin(), Mark::default());
+        current.in_force =
+            Arc::new(InForce { policy: Arc::new(Policy::builtin()), generation: 0, broken: Some(missing) });
         Self::of(Folder { dir, load, optional: false }, current)
     }
 
@@ -111,22 +123,38 @@ impl PolicySource {
         Self { folder: Some(folder), current: Mutex::new(current) }
     }
 
-    /// Whether a look at the current policy may wait for the disk.
+    /// The policy as of now, if that can be told without a look into the folder. Does not block.
     ///
-    /// Where there was no folder and still is none, this one look at its name is all that is needed: it lies beside the store,
-    /// and that a name is not there is kept by the kernel. Thus a mirror without a site's policy answers as quickly as can be.
-    pub(super) fn blocks(&self) -> bool {
-        let Some(folder) = &self.folder else { return false };
-        let absent = || !self.current.lock().unwrap_or_else(PoisonError::into_inner).mark.there;
-        !folder.optional || !absent() || folder.dir.exists()
+    /// Where there was no folder and still is none, a look at its name is all that is needed: it lies beside the store, and that
+    /// a name is not there is kept by the kernel.
+    pub(super) fn unchanged(&self) -> Option<Arc<InForce>> {
+        // Who holds the lock may be reading the folder.
+        let current = self.current.try_lock().ok()?;
+        let quiet = || {
+            let watch = current.watch.as_ref()?;
+            (!current.mark.fresh && current.looked.elapsed() < TRUSTED && watch.is_quiet()).then_some(())
+        };
+        let absent = |folder: &Folder| folder.optional && !current.mark.there && !folder.dir.exists();
+        if self.folder.as_ref().is_some_and(|folder| !absent(folder)) {
+            quiet()?;
+        }
+        Some(Arc::clone(&current.in_force))
     }
 
     /// The policy as of now. Looks at the folder, so that an edit takes effect at the next request; an edit that cannot be
-    /// used is logged once, and leaves the last good policy in force.
+    /// used is logged once, and leaves the last good policy in force. Blocks.
     pub(super) fn in_force(&self) -> Arc<InForce> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Folder { dir, load, optional }) = &self.folder {
+            current.looked = Instant::now();
+            // It begins before the look: what changes after that is told.
+            if !current.watch.as_ref().is_some_and(FolderWatch::is_quiet) {
+                current.watch = FolderWatch::of(&[dir, &dir.join(ADVISORIES)]);
+            }
             let mark = Mark::of(dir);
+            if mark.linked {
+                current.watch = None;
+            }
             if current.mark.fresh || mark.there != current.mark.there || mark.files != current.mark.files {
                 let loaded = if *optional && !mark.there { Ok(Policy::builtin()) } else { load(dir) };
                 current.change(loaded, mark);
@@ -138,7 +166,7 @@ impl PolicySource {
 
 impl Current {
     fn first(policy: Policy, mark: Mark) -> Self {
-        Self { in_force: Arc::new(InForce::first(policy)), mark }
+        Self { in_force: Arc::new(InForce::first(policy)), mark, looked: Instant::now(), watch: None }
     }
 
     fn change(&mut self, loaded: Result<Policy, String>, mark: Mark) {
@@ -147,7 +175,7 @@ impl Current {
         self.in_force = Arc::new(match loaded {
             Ok(policy) => {
                 tracing::info!(generation, "the policy folder changed: its policy is in force");
-                InForce { policy, generation, broken: None }
+                InForce { policy: Arc::new(policy), generation, broken: None }
             }
             Err(error) => {
                 if self.in_force.broken.as_ref() != Some(&error) {
@@ -156,7 +184,7 @@ impl Current {
                         "the policy folder cannot be used: the last good policy stays in force"
                     );
                 }
-                InForce { policy: self.in_force.policy.clone(), generation, broken: Some(error) }
+                InForce { policy: Arc::clone(&self.in_force.policy), generation, broken: Some(error) }
             }
         });
     }
@@ -171,12 +199,14 @@ impl Mark {
         if !mark.there {
             return mark;
         }
-        for folder in [dir.to_owned(), dir.join("advisories")] {
+        for folder in [dir.to_owned(), dir.join(ADVISORIES)] {
+            mark.linked |= fs_err::symlink_metadata(&folder).is_ok_and(|metadata| metadata.is_symlink());
             let Ok(entries) = fs_err::read_dir(&folder) else { continue };
             for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
                 if mark.files.len() < MOST_FILES
                     && path.extension().is_some_and(|extension| extension == "toml")
                 {
+                    mark.linked |= path.is_symlink();
                     let Ok((line, changed)) = look(&path) else { continue };
                     mark.fresh |= now.duration_since(changed).is_ok_and(|age| age < COARSE);
                     mark.files.push(line);
@@ -215,8 +245,10 @@ mod tests {
         });
         let source = PolicySource::folder(dir.path().to_owned(), load).unwrap();
         let first = source.in_force().generation;
+        assert!(source.unchanged().is_none_or(|unchanged| unchanged.generation == first));
         // The same length, and within the same tick of a coarse clock.
         fs_err::write(&file, "two").unwrap();
+        assert!(source.unchanged().is_none(), "the kernel told of it");
         let second = source.in_force();
         assert!(second.generation > first && second.broken.is_none());
         fs_err::write(&file, "bad").unwrap();
@@ -237,16 +269,16 @@ mod tests {
         };
         let optional = PolicySource::optional_folder(place.clone(), load()).unwrap();
         let awaited = PolicySource::awaited_folder(place.clone(), load());
-        assert!(!optional.blocks() && optional.in_force().generation == 0);
+        assert!(optional.unchanged().is_some_and(|policy| policy.generation == 0));
         assert!(awaited.in_force().broken.as_ref().unwrap().contains("policies"));
         fs_err::create_dir(&place).unwrap();
         fs_err::write(place.join("rules.toml"), "").unwrap();
-        assert!(optional.blocks());
+        assert!(optional.unchanged().is_none());
         let come = [&optional, &awaited].map(PolicySource::in_force);
         assert!(come.iter().all(|policy| policy.generation > 0 && policy.broken.is_none()));
         fs_err::remove_dir_all(&place).unwrap();
         assert_eq!(optional.in_force().broken, None);
-        assert!(!optional.blocks());
+        assert!(optional.unchanged().is_some());
         assert!(awaited.in_force().broken.is_some(), "the last good policy stays, and that is told");
     }
 }

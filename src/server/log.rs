@@ -3,16 +3,19 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::{Method, Request, StatusCode};
 use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::body::Body;
+use super::id::RequestId;
+use super::state::State;
 
-/// The longest path in a line, in characters.
+/// The longest path in a line, in bytes.
 const LONGEST_PATH: usize = 512;
 
 /// What is known of a request when it arrives.
@@ -20,15 +23,31 @@ const LONGEST_PATH: usize = 512;
 pub(super) struct Line {
     method: Method,
     path: String,
+    route: &'static str,
+    id: RequestId,
     from: SocketAddr,
     began: Instant,
+    state: Arc<State>,
 }
 
 impl Line {
     /// Begins the line of a request. The path loses its query, which may hold secrets, and cannot forge a line: control
     /// characters are escaped when it is written.
-    pub(super) fn begin(method: Method, path: &str, from: SocketAddr) -> Self {
-        Self { method, path: path.chars().take(LONGEST_PATH).collect(), from, began: Instant::now() }
+    pub(super) fn begin<B>(
+        request: &Request<B>,
+        route: &'static str,
+        id: RequestId,
+        from: SocketAddr,
+        state: Arc<State>,
+    ) -> Self {
+        let path = request.uri().path();
+        let path = path.get(..path.floor_char_boundary(LONGEST_PATH)).unwrap_or_default().to_owned();
+        Self { method: request.method().clone(), path, route, id, from, began: Instant::now(), state }
+    }
+
+    /// What the request is called, in the log and in the answer.
+    pub(super) const fn id(&self) -> &RequestId {
+        &self.id
     }
 }
 
@@ -74,17 +93,20 @@ impl hyper::body::Body for Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        let Line { method, path, from, began } = &self.line;
+        let Line { method, path, route, id, from, began, state } = &self.line;
         let unsent = self.body.size_hint().exact().unwrap_or(0);
-        let elapsed_ms = began.elapsed().as_secs_f64() * 1000.0;
+        let elapsed = began.elapsed();
+        let elapsed_ms = elapsed.as_secs_f64() * 1000.0;
+        state.metrics.answered(route, method, self.status, self.sent, elapsed);
         tracing::info!(
             %method,
-            ?path,
+            path = %path.escape_debug(),
             status = self.status.as_u16(),
             sent_bytes = self.sent,
             unsent_bytes = unsent,
             elapsed_ms = format_args!("{elapsed_ms:.2}"),
             %from,
+            request_id = %id,
             "request"
         );
     }

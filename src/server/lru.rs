@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
 /// A map whose entries weigh at most a given sum. Every call is short; no lock outlives it.
-pub(super) struct Lru<K, V> {
+pub(crate) struct Lru<K, V> {
     limit: usize,
     inner: Mutex<Inner<K, V>>,
 }
@@ -15,6 +15,16 @@ struct Inner<K, V> {
     entries: HashMap<K, Entry<V>>,
     weight: usize,
     clock: u64,
+    counts: Counts,
+}
+
+/// How often something was looked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// It was there.
+    pub(super) hits: u64,
+    /// It was not.
+    pub(super) misses: u64,
 }
 
 struct Entry<V> {
@@ -31,22 +41,32 @@ impl<K, V> fmt::Debug for Lru<K, V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> Lru<K, V> {
     /// An empty cache that holds entries up to that weight in all.
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, inner: Mutex::new(Inner { entries: HashMap::new(), weight: 0, clock: 0 }) }
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, inner: Mutex::new(Inner::default()) }
     }
 
     /// The value of that key.
-    pub(super) fn find(&self, key: &K) -> Option<V> {
+    pub(crate) fn find(&self, key: &K) -> Option<V> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.clock = inner.clock.wrapping_add(1);
         let clock = inner.clock;
-        let entry = inner.entries.get_mut(key)?;
+        let Some(entry) = inner.entries.get_mut(key) else {
+            inner.counts.misses = inner.counts.misses.wrapping_add(1);
+            return None;
+        };
         entry.used = clock;
-        Some(entry.value.clone())
+        let value = entry.value.clone();
+        inner.counts.hits = inner.counts.hits.wrapping_add(1);
+        Some(value)
+    }
+
+    /// How often it was looked into.
+    pub(super) fn counts(&self) -> Counts {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).counts
     }
 
     /// Keeps a value, unless it alone is heavier than all that may be kept.
-    pub(super) fn keep(&self, key: K, value: V, weight: usize) {
+    pub(crate) fn keep(&self, key: K, value: V, weight: usize) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = inner.entries.remove(&key) {
             inner.weight = inner.weight.saturating_sub(old.weight);
@@ -61,6 +81,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Lru<K, V> {
         let used = inner.clock;
         inner.weight = inner.weight.saturating_add(weight);
         inner.entries.insert(key, Entry { value, weight, used });
+    }
+}
+
+impl<K, V> Default for Inner<K, V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), weight: 0, clock: 0, counts: Counts::default() }
     }
 }
 
@@ -100,5 +126,6 @@ mod tests {
         assert_eq!(lru.find(&9), Some(99));
         lru.keep(9, 100, 81);
         assert_eq!(lru.find(&9), None, "the old value is gone too");
+        assert_eq!(lru.counts(), Counts { hits: 12, misses: 2 });
     }
 }

@@ -16,21 +16,31 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::access::Rules;
 use crate::store::Store;
 
 mod accept;
+mod arriving;
 mod body;
 mod device;
 mod explain;
 mod files;
-mod forwarded;
+mod folder_watch;
+pub(crate) mod forwarded;
+mod gate;
 mod health;
+mod id;
 pub(crate) mod in_force;
 mod log;
-mod lru;
+pub(crate) mod lru;
+mod metrics;
+mod opened;
 mod outbox;
 mod pages;
 mod path;
+mod process;
+pub mod pull;
+mod pulled;
 mod range;
 mod refusal;
 mod reply;
@@ -39,11 +49,13 @@ mod resolve;
 mod router;
 mod simple;
 pub(crate) mod state;
+mod upload;
 pub(crate) mod verdicts;
 pub(crate) mod view;
 mod watched;
 
 pub use in_force::{Load, PolicySource};
+pub use upload::AfterChange;
 
 /// What bounds the clients.
 #[derive(Debug, Clone, Copy)]
@@ -117,6 +129,48 @@ impl Server {
         self
     }
 
+    /// Sets the path at which a proxy has the mirror, such as `/mirror`: requests may come with it or without.
+    #[must_use]
+    pub fn with_prefix(self, prefix: String) -> Self {
+        let _set_before = self.state.prefix.set(prefix);
+        self
+    }
+
+    /// Lets pages and files come from upstreams as well, by whoever asks them.
+    #[must_use]
+    pub fn with_pull(self, source: Arc<dyn pull::Source>) -> Self {
+        let _set_before = self.state.pull.set(source);
+        self
+    }
+
+    /// Sets who may read what.
+    #[must_use]
+    pub fn with_rules(mut self, rules: Rules) -> Self {
+        self.settings(|state| state.rules = rules);
+        self
+    }
+
+    /// Sets what is done after an upload.
+    #[must_use]
+    pub fn with_after_change(mut self, after: AfterChange) -> Self {
+        self.settings(|state| state.uploads.after_change = Some(after));
+        self
+    }
+
+    /// Sets the most bytes of an upload.
+    #[must_use]
+    pub fn with_largest_upload(mut self, bytes: u64) -> Self {
+        self.settings(|state| state.uploads.largest = bytes);
+        self
+    }
+
+    /// Changes what requests share, of which there are none yet.
+    fn settings(&mut self, change: impl FnOnce(&mut state::State)) {
+        if let Some(state) = Arc::get_mut(&mut self.state) {
+            change(state);
+        }
+    }
+
     /// The address, with the real port where 0 was asked for.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
@@ -129,6 +183,7 @@ impl Server {
             [limits.head, limits.head / HURRY].map(|head| (head, Arc::new(builder(head))));
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(limits.connections));
+        let of_files = Arc::clone(&state);
         let accept = async {
             loop {
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -144,13 +199,14 @@ impl Server {
                 let (head, builder) = if crowded { hurried.clone() } else { patient.clone() };
                 let (state, watcher) = (Arc::clone(&state), graceful.watcher());
                 tokio::spawn(async move {
-                    let outbox = outbox::Outbox::default();
-                    let io = watch(stream, outbox.clone(), head, limits.stall);
+                    let open = Open::new(Arc::clone(&state));
+                    let (outbox, hold) = (outbox::Outbox::default(), watched::Hold::default());
+                    let io = watch(stream, outbox.clone(), hold.clone(), head, limits.stall);
                     let service = service_fn(move |request| {
-                        let (state, outbox) = (Arc::clone(&state), outbox.clone());
+                        let (state, outbox, hold) = (Arc::clone(&state), outbox.clone(), hold.clone());
                         async move {
                             Ok::<_, std::convert::Infallible>(
-                                router::respond(state, request, from, &outbox).await,
+                                router::respond(state, request, from, &outbox, &hold).await,
                             )
                         }
                     });
@@ -158,12 +214,13 @@ impl Server {
                     if let Err(error) = watcher.watch(connection).await {
                         tracing::debug!(%error, %from, "a connection ended badly");
                     }
-                    drop(place);
+                    drop((open, place));
                 });
             }
         };
         tokio::select! {
             () = accept => {}
+            () = of_files.opened.close_idle() => {}
             () = stop => {}
         }
         drop(listener);
@@ -172,6 +229,22 @@ impl Server {
         if tokio::time::timeout(limits.stop, graceful.shutdown()).await.is_err() {
             tracing::warn!(limit_s = limits.stop.as_secs(), "requests in flight did not end in time");
         }
+    }
+}
+
+/// Counts a connection as long as it is open, also where its task panics.
+struct Open(Arc<state::State>);
+
+impl Open {
+    fn new(state: Arc<state::State>) -> Self {
+        state.metrics.connections.inc();
+        Self(state)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.metrics.connections.dec();
     }
 }
 
@@ -195,10 +268,11 @@ fn builder(head: Duration) -> auto::Builder<TokioExecutor> {
 fn watch(
     stream: TcpStream,
     outbox: outbox::Outbox,
+    hold: watched::Hold,
     first: Duration,
     stall: Duration,
 ) -> TokioIo<watched::Watched> {
     // Answers are written whole; waiting for more to send would only delay them.
     let _only_slower_without = stream.set_nodelay(true);
-    TokioIo::new(watched::Watched::new(stream, outbox, first, stall))
+    TokioIo::new(watched::Watched::new(stream, outbox, hold, first, stall))
 }

@@ -1,5 +1,7 @@
 //! Paths to routes: the only place that takes a URL apart.
 
+use std::borrow::Cow;
+
 use percent_encoding::percent_decode_str;
 
 use super::refusal::Refusal;
@@ -18,6 +20,8 @@ pub(super) enum Route {
     Health,
     /// `/readyz`
     Ready,
+    /// `/metrics`
+    Metrics,
     /// `/{device}/simple/`
     Projects { device: String },
     /// `/{device}/simple/{project}/`
@@ -36,8 +40,38 @@ pub(super) enum Route {
     Check { device: String },
     /// `/{device}/reports`
     Reports { device: String },
+    /// `/legacy/`
+    Upload,
     /// A spelling of another path, as a relative reference without a query.
     Moved(String),
+}
+
+impl Route {
+    /// Its name in metrics.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Home => "home",
+            Self::Health => "healthz",
+            Self::Ready => "readyz",
+            Self::Metrics => "metrics",
+            Self::Projects { .. } => "projects",
+            Self::Project { .. } => "project",
+            Self::Wheel { .. } => "wheel",
+            Self::Metadata { .. } => "metadata",
+            Self::Explain { .. } => "explain",
+            Self::Resolve { .. } => "resolve",
+            Self::Setup { .. } => "setup",
+            Self::Check { .. } => "check",
+            Self::Reports { .. } => "reports",
+            Self::Upload => "upload",
+            Self::Moved(_) => "moved",
+        }
+    }
+
+    /// Whether it is for POST.
+    pub(super) const fn takes_a_body(&self) -> bool {
+        matches!(self, Self::Resolve { .. } | Self::Reports { .. } | Self::Upload)
+    }
 }
 
 /// Reads a raw path, without its query.
@@ -49,12 +83,14 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
         return Err(Refusal::Malformed("the path is too long".to_owned()));
     }
     let Some(rest) = path.strip_prefix('/') else { return Err(Refusal::NoSuchPage) };
-    let segments = rest.split('/').map(decode).collect::<Result<Vec<String>, Refusal>>()?;
-    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let segments = rest.split('/').map(decode).collect::<Result<Vec<Cow<'_, str>>, Refusal>>()?;
+    let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     match *segments {
         [""] => Ok(Route::Home),
         ["healthz"] => Ok(Route::Health),
         ["readyz"] => Ok(Route::Ready),
+        ["metrics"] => Ok(Route::Metrics),
+        ["legacy", ""] | ["legacy"] => Ok(Route::Upload),
         ["", ..] => Err(Refusal::NoSuchPage),
         [_, "simple"] => Ok(Route::Moved("simple/".to_owned())),
         [device, "simple", ""] => Ok(Route::Projects { device: device.to_owned() }),
@@ -79,7 +115,11 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
     }
 }
 
-fn decode(segment: &str) -> Result<String, Refusal> {
+fn decode(segment: &str) -> Result<Cow<'_, str>, Refusal> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@+".contains(&byte);
+    if segment.bytes().all(plain) && segment != "." && segment != ".." {
+        return Ok(Cow::Borrowed(segment));
+    }
     let bad = |why: &str| Refusal::Malformed(format!("the path {why}"));
     let bytes = segment.as_bytes();
     let escapes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%');
@@ -99,7 +139,7 @@ fn decode(segment: &str) -> Result<String, Refusal> {
     if text == "." || text == ".." {
         return Err(bad("has a dot segment"));
     }
-    Ok(text.into_owned())
+    Ok(text)
 }
 
 fn project(name: &str) -> Result<ProjectName, Refusal> {

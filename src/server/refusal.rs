@@ -6,7 +6,10 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use hyper::ext::ReasonPhrase;
 
+use super::id::RequestId;
+use super::pull::{Failure, FailureKind};
 use super::reply::Reply;
+use crate::access::Denied;
 use crate::policy::{Judgement, Reason, Verdict, code_name};
 use crate::store;
 use crate::wheel::ProjectName;
@@ -19,6 +22,9 @@ const LONGEST_ECHO: usize = 80;
 
 /// The two methods of every page.
 const READ_ONLY: &str = "GET, HEAD";
+
+/// How to present a token. pip, uv and twine answer to Basic alone.
+const CHALLENGE: &str = "Basic realm=\"jetwheel\", charset=\"UTF-8\"";
 
 /// Why a request is not answered with what it asked for. The message is for the client, the source for the log.
 #[derive(Debug, thiserror::Error)]
@@ -73,17 +79,53 @@ pub(super) enum Refusal {
     /// A wheel that does not run on the device.
     #[error("{}", .0.text)]
     NotForDevice(Box<NotForDevice>),
+    /// A file that is still being fetched and inspected.
+    #[error("{file} is being fetched and inspected{of}: ask again in {seconds} seconds")]
+    OnItsWay {
+        /// Its name.
+        file: String,
+        /// How far it is.
+        of: String,
+        /// When to ask again.
+        seconds: u64,
+    },
+    /// An upstream did not give what is not held here.
+    #[error("{}", .0.text)]
+    Upstream(Failure),
+    /// A caller who may not.
+    #[error("{0}")]
+    Denied(#[from] Denied),
     /// None of the forms that there are.
     #[error(
         "this page comes as text/html, application/vnd.pypi.simple.v1+html or application/vnd.pypi.simple.v1+json"
     )]
     NotAcceptable,
     /// Another method than GET and HEAD.
-    #[error("this page is read-only; uploads go to POST /legacy/ at the root of the mirror")]
-    ReadOnly,
+    #[error("this page is read-only; uploads go to {}", .uploads.as_deref().unwrap_or("/legacy/ at the root of the mirror"))]
+    ReadOnly {
+        /// Where uploads go, as far as the request tells how it came.
+        uploads: Option<String>,
+    },
     /// Another method than POST.
     #[error("this page answers POST alone, with a body such as {{\"requirements\": [\"torch>=2.4\"]}}")]
     PostOnly,
+    /// Another method than POST, where uploads go.
+    #[error("uploads come here by POST, as twine upload and uv publish send them")]
+    UploadsOnly,
+    /// An upload that is not taken.
+    #[error("{why}")]
+    NotTaken {
+        /// How that is said in a status.
+        status: StatusCode,
+        /// Why.
+        why: String,
+    },
+    /// An upload above the limit.
+    #[error("the upload is larger than {limit} bytes, the most that this mirror takes")]
+    UploadTooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// A body of another type.
     #[error("the body has to be application/json, and is {0:?}")]
     NotJson(String),
@@ -126,6 +168,8 @@ pub(super) struct NotForDevice {
     pub(super) text: String,
     /// The first reason, in one line.
     pub(super) phrase: String,
+    /// Its code; empty where there is none.
+    pub(super) code: String,
 }
 
 impl NotForDevice {
@@ -150,7 +194,8 @@ impl NotForDevice {
         if reasons.is_empty() {
             let _infallible = writeln!(text, "- the policy does not list a wheel whose verdict is {verdict}");
         }
-        Self { text, phrase }
+        let code = reasons.first().map(|reason| code_name(&reason.code).to_string()).unwrap_or_default();
+        Self { text, phrase, code }
     }
 }
 
@@ -159,7 +204,10 @@ impl Refusal {
     pub(super) const fn status(&self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::NotForDevice(_) => StatusCode::FORBIDDEN,
+            Self::NotForDevice(_) | Self::Denied(Denied::Scope { .. } | Denied::Device { .. }) => {
+                StatusCode::FORBIDDEN
+            }
+            Self::Denied(Denied::WhoAreYou(_)) => StatusCode::UNAUTHORIZED,
             Self::NoSuchPage
             | Self::NoSuchDevice { .. }
             | Self::NoSuchSnapshot { .. }
@@ -167,14 +215,22 @@ impl Refusal {
             | Self::NotAProject(_)
             | Self::NoSuchProject { .. }
             | Self::NoSuchFile
-            | Self::NotHeld { .. } => StatusCode::NOT_FOUND,
-            Self::ReadOnly | Self::PostOnly => StatusCode::METHOD_NOT_ALLOWED,
+            | Self::NotHeld { .. }
+            | Self::Upstream(Failure { kind: FailureKind::Gone, .. }) => StatusCode::NOT_FOUND,
+            Self::ReadOnly { .. } | Self::PostOnly | Self::UploadsOnly => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotJson(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::NotTaken { status, .. } => *status,
+            Self::TooLarge { .. } | Self::UploadTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::OutsideFile { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
-            Self::Store(_) | Self::Io(_) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Upstream(Failure { kind: FailureKind::Lied | FailureKind::TooLarge, .. }) => {
+                StatusCode::BAD_GATEWAY
+            }
+            Self::Store(store::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Store(_) | Self::Io(_) | Self::Busy | Self::OnItsWay { .. } | Self::Upstream(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Defect(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -188,22 +244,39 @@ impl Refusal {
         let mut reply = Reply::text(self.status(), Bytes::from(text));
         reply.set(header::CACHE_CONTROL, "no-store");
         match &self {
-            Self::ReadOnly => reply.set(header::ALLOW, READ_ONLY),
-            Self::PostOnly => reply.set(header::ALLOW, "POST"),
+            Self::ReadOnly { .. } => {
+                reply.set(header::ALLOW, READ_ONLY);
+                reply.phrase = phrase(&self.to_string());
+            }
+            Self::PostOnly | Self::UploadsOnly => reply.set(header::ALLOW, "POST"),
+            Self::NotTaken { why, .. } => reply.phrase = phrase(why),
+            Self::UploadTooLarge { .. } => {
+                reply.set(header::CONNECTION, "close");
+                reply.phrase = phrase(&self.to_string());
+            }
             Self::SlowBody { .. } | Self::TooLarge { .. } => reply.set(header::CONNECTION, "close"),
             Self::OutsideFile { size } => reply.set(header::CONTENT_RANGE, &format!("bytes */{size}")),
             Self::NotAcceptable => reply.set(header::VARY, "Accept"),
             Self::NotForDevice(why) => reply.phrase = phrase(&why.phrase),
+            Self::OnItsWay { .. } | Self::Upstream(_) => reply.phrase = phrase(self.to_string().as_str()),
+            Self::Denied(denied) => {
+                if let Denied::WhoAreYou(_) = denied {
+                    reply.set(header::WWW_AUTHENTICATE, CHALLENGE);
+                }
+                reply.phrase = phrase(&denied.to_string());
+            }
             _ => {}
         }
-        if let Self::Store(_) | Self::Io(_) | Self::Busy = self {
+        if let Self::OnItsWay { seconds, .. } = &self {
+            reply.headers.insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
+        } else if reply.status == StatusCode::SERVICE_UNAVAILABLE {
             reply.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         }
         reply
     }
 
     /// Writes what the client is not told to the log.
-    pub(super) fn log(&self) {
+    pub(super) fn log(&self, id: &RequestId) {
         let causes = |error: &dyn std::error::Error| {
             let mut text = error.to_string();
             let mut source = error.source();
@@ -214,9 +287,13 @@ impl Refusal {
             text
         };
         match self {
-            Self::Store(error) => tracing::error!(error = causes(error), "the store failed"),
-            Self::Io(error) => tracing::error!(error = causes(error), "the disk failed"),
-            Self::Defect(why) => tracing::error!(error = why.as_str(), "a request could not be answered"),
+            Self::Store(error) => {
+                tracing::error!(error = causes(error), request_id = %id, "the store failed");
+            }
+            Self::Io(error) => tracing::error!(error = causes(error), request_id = %id, "the disk failed"),
+            Self::Defect(why) => {
+                tracing::error!(error = why.as_str(), request_id = %id, "a request could not be answered");
+            }
             _ => {}
         }
     }

@@ -5,6 +5,7 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use hyper::ext::ReasonPhrase;
 
+use super::arriving::Arriving;
 use super::body::{Body, FileBody};
 use crate::store::Pieces;
 
@@ -65,6 +66,15 @@ impl Reply {
         reply.set(header::LOCATION, at);
         reply.set(header::CACHE_CONTROL, "no-store");
         reply.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+        reply
+    }
+
+    /// A piece of a file that is still on its way.
+    pub(super) fn arriving(content_type: &'static str, body: Arriving) -> Self {
+        let mut reply = Self::empty(StatusCode::OK);
+        reply.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        reply.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.left()));
+        reply.body = Body::Arriving(body);
         reply
     }
 

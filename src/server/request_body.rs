@@ -18,6 +18,12 @@ const UNWANTED: usize = 16 << 20;
 /// How long such a body may take.
 const UNWANTED_TIME: Duration = Duration::from_secs(10);
 
+/// As [`UNWANTED`], of uploads: twine shows no answer that comes before it has sent everything.
+const UNWANTED_UPLOAD: usize = 4 << 30;
+
+/// How long such an upload may take.
+const UNWANTED_UPLOAD_TIME: Duration = Duration::from_mins(1);
+
 /// Reads a body of at most `limit` bytes.
 pub(super) async fn read(body: Incoming, limit: usize) -> Result<Bytes, Refusal> {
     let gather = async {
@@ -41,15 +47,24 @@ pub(super) async fn read(body: Incoming, limit: usize) -> Result<Bytes, Refusal>
 }
 
 /// Reads a body and drops it.
-pub(super) async fn discard(mut body: Incoming) {
+pub(super) async fn discard(body: Incoming) {
+    drop_body(body, UNWANTED, UNWANTED_TIME).await;
+}
+
+/// As [`discard`], of a body as large as uploads are.
+pub(super) async fn discard_upload(body: Incoming) {
+    drop_body(body, UNWANTED_UPLOAD, UNWANTED_UPLOAD_TIME).await;
+}
+
+async fn drop_body(mut body: Incoming, most: usize, time: Duration) {
     let read = async {
         let mut count = 0_usize;
         while let Some(Ok(frame)) = body.frame().await {
             count = count.saturating_add(frame.data_ref().map_or(0, Bytes::len));
-            if count > UNWANTED {
+            if count > most {
                 break;
             }
         }
     };
-    let _whether_it_ended = tokio::time::timeout(UNWANTED_TIME, read).await;
+    let _whether_it_ended = tokio::time::timeout(time, read).await;
 }

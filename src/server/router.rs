@@ -1,5 +1,6 @@
 //! Every route, and the only place that sees a request: handlers take parsed values.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,13 +12,17 @@ use http::{HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
 
 use super::body::Body;
+use super::id::{self, RequestId};
 use super::log::{Line, Logged};
 use super::outbox::Outbox;
 use super::path::{self, Route};
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::state::State;
-use super::{accept, device, explain, files, forwarded, health, pages, request_body, resolve, simple};
+use super::watched::Hold;
+use super::{
+    accept, device, explain, files, forwarded, health, pages, request_body, resolve, simple, upload,
+};
 
 /// Answers one request, whatever happens.
 pub(super) async fn respond(
@@ -25,69 +30,105 @@ pub(super) async fn respond(
     request: Request<Incoming>,
     from: SocketAddr,
     outbox: &Outbox,
+    hold: &Hold,
 ) -> Response<Logged> {
     let version = request.version();
-    let line = Line::begin(request.method().clone(), request.uri().path(), from);
     let head = request.method() == Method::HEAD;
-    let reply = match AssertUnwindSafe(route(&state, request)).catch_unwind().await {
+    let id = RequestId::of(request.headers());
+    let route = path::parse(forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state)));
+    let name = route.as_ref().map_or("none", Route::name);
+    let line = Line::begin(&request, name, id, from, Arc::clone(&state));
+    let reply = match AssertUnwindSafe(answer(&state, route, request, hold)).catch_unwind().await {
         Ok(Ok(reply)) => reply,
         Ok(Err(refusal)) => {
-            refusal.log();
+            refusal.log(line.id());
+            if let Refusal::NotForDevice(why) = &refusal {
+                state.metrics.refused(why.code.clone());
+            }
             refusal.into_reply()
         }
         Err(_) => {
             let refusal = Refusal::Defect(format!("panic at {line:?}"));
-            refusal.log();
+            refusal.log(line.id());
             refusal.into_reply()
         }
     };
     let Reply { status, phrase, headers, mut body } = reply;
-    if let Body::File(file) = &mut body
-        && version <= Version::HTTP_11
-    {
-        file.send_by(outbox.clone());
+    if version <= Version::HTTP_11 {
+        match &mut body {
+            Body::File(file) => file.send_by(outbox.clone()),
+            Body::Arriving(file) => file.send_by(outbox.clone()),
+            Body::Empty | Body::Bytes(_) | Body::Pieces(..) => {}
+        }
     }
     let body = if head { Body::Empty } else { body };
+    let id_value = line.id().value();
     let mut response = Response::new(Logged::new(body, line, status));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
+    response.headers_mut().insert(id::HEADER, id_value);
     if let Some(phrase) = phrase {
         response.extensions_mut().insert(phrase);
     }
     response
 }
 
-async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, Refusal> {
+/// Where a proxy has the mirror, as the configuration says.
+fn prefix_of(state: &State) -> &str {
+    state.prefix.get().map_or("", String::as_str)
+}
+
+async fn answer(
+    state: &Arc<State>,
+    route: Result<Route, Refusal>,
+    request: Request<Incoming>,
+    hold: &Hold,
+) -> Result<Reply, Refusal> {
     let (parts, body) = request.into_parts();
     // RFC 9112, section 3.2: two hosts mean that someone on the way reads another request than we do.
     if parts.version == Version::HTTP_11 && parts.headers.get_all(header::HOST).iter().count() != 1 {
         return Err(Refusal::Malformed("a request has one Host field".to_owned()));
     }
-    match path::parse(parts.uri.path()) {
-        Ok(Route::Resolve { device }) => {
-            let body = posted(&parts, body).await?;
-            let in_force = &state.in_force().await?;
-            let view = state.view(&device).await?;
-            return resolve::resolve(state, in_force, view, &base_url(&parts)?, body).await;
-        }
-        Ok(Route::Reports { device }) => {
-            let body = posted(&parts, body).await?;
-            let in_force = &state.in_force().await?;
-            let view = state.view(&device).await?;
-            return device::report(state, in_force, &view.device, body).await;
-        }
-        route if parts.method != Method::GET && parts.method != Method::HEAD => {
+    let prefix = prefix_of(state);
+    let base_url = |parts: &Parts| base_url(parts, prefix);
+    let is_page = matches!(parts.method, Method::GET | Method::HEAD);
+    let route = match route {
+        Ok(route) if is_page || route.takes_a_body() => route,
+        route => {
             request_body::discard(body).await;
-            return Err(route.err().unwrap_or(Refusal::ReadOnly));
+            let uploads = base_url(&parts).map(|base| format!("{base}/legacy/")).ok();
+            return Err(route.err().unwrap_or(Refusal::ReadOnly { uploads }));
         }
-        _ => {}
+    };
+    let caller = state.caller(&parts.headers)?;
+    let in_force = &state.in_force().await?;
+    if route == Route::Upload && parts.method != Method::POST {
+        return Err(Refusal::UploadsOnly);
+    }
+    if let Err(refusal) = state.admit(&caller, &route, in_force) {
+        match route {
+            Route::Upload => request_body::discard_upload(body).await,
+            _ => request_body::discard(body).await,
+        }
+        return Err(refusal);
     }
     let headers = &parts.headers;
-    let in_force = &state.in_force().await?;
-    match path::parse(parts.uri.path())? {
-        Route::Home => Ok(pages::home(in_force, &base(headers))),
+    match route {
+        Route::Resolve { device } => {
+            let body = posted(&parts, body).await?;
+            let view = state.view(&device).await?;
+            resolve::resolve(state, in_force, view, &base_url(&parts)?, body).await
+        }
+        Route::Upload => upload::upload(state, &caller, headers, body, hold).await,
+        Route::Reports { device } => {
+            let body = posted(&parts, body).await?;
+            let view = state.view(&device).await?;
+            device::report(state, in_force, &view.device, body).await
+        }
+        Route::Home => Ok(pages::home(in_force, &format!("{}{prefix}", base(headers)))),
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,
+        Route::Metrics => health::metrics(state, in_force).await,
         Route::Moved(to) => Ok(Reply::moved(&to)),
         Route::Projects { device } => {
             let view = &state.view(&device).await?;
@@ -113,7 +154,6 @@ async fn route(state: &Arc<State>, request: Request<Incoming>) -> Result<Reply, 
         }
         Route::Setup { device } => device::setup(in_force, &state.view(&device).await?, &base_url(&parts)?),
         Route::Check { device } => device::check(in_force, &state.view(&device).await?, &base_url(&parts)?),
-        Route::Resolve { .. } | Route::Reports { .. } => Err(Refusal::PostOnly),
     }
 }
 
@@ -131,8 +171,8 @@ async fn posted(parts: &Parts, body: Incoming) -> Result<Incoming, Refusal> {
 }
 
 /// How the client reached the mirror.
-fn base_url(parts: &Parts) -> Result<String, Refusal> {
-    forwarded::base_url(parts).ok_or_else(|| {
+fn base_url(parts: &Parts, prefix: &str) -> Result<String, Refusal> {
+    forwarded::base_url(parts, prefix).ok_or_else(|| {
         Refusal::Malformed(
             "the Host or X-Forwarded-* headers do not tell how this mirror is reached".to_owned(),
         )
@@ -154,25 +194,27 @@ fn page_asked(headers: &HeaderMap) -> Result<simple::Asked, Refusal> {
     Ok(simple::Asked {
         form: accept::form(list(headers, &header::ACCEPT).as_deref()).ok_or(Refusal::NotAcceptable)?,
         gzip: accept::gzip(list(headers, &header::ACCEPT_ENCODING).as_deref()),
-        if_none_match: list(headers, &header::IF_NONE_MATCH),
+        if_none_match: list(headers, &header::IF_NONE_MATCH).map(Cow::into_owned),
     })
 }
 
 /// A range is defined for GET alone.
 fn file_asked(method: &Method, headers: &HeaderMap) -> files::Asked {
+    let owned = |name| list(headers, name).map(Cow::into_owned);
     files::Asked {
-        range: list(headers, &header::RANGE).filter(|_| method == Method::GET),
-        if_range: list(headers, &header::IF_RANGE),
-        if_none_match: list(headers, &header::IF_NONE_MATCH),
+        range: owned(&header::RANGE).filter(|_| method == Method::GET),
+        if_range: owned(&header::IF_RANGE),
+        if_none_match: owned(&header::IF_NONE_MATCH),
         head: method == Method::HEAD,
     }
 }
 
 /// The values of a header as one list; those that are not ASCII are left out.
-fn list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+fn list<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
     let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    let mut list = values.next()?.to_owned();
+    let mut list = Cow::Borrowed(values.next()?);
     for value in values {
+        let list = list.to_mut();
         list.push_str(", ");
         list.push_str(value);
     }
@@ -181,7 +223,7 @@ fn list(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 
 /// How the client reached the mirror: scheme and host, as far as it and a proxy say. Only for texts that people copy.
 fn base(headers: &HeaderMap) -> String {
-    let host = list(headers, &header::HOST).unwrap_or_else(|| "localhost".to_owned());
+    let host = list(headers, &header::HOST).unwrap_or(Cow::Borrowed("localhost"));
     let forwarded = list(headers, &HeaderName::from_static("x-forwarded-proto"));
     let scheme = if forwarded.as_deref() == Some("https") { "https" } else { "http" };
     format!("{scheme}://{host}")

@@ -1,7 +1,7 @@
 //! What requests share: the store, the policy in force, and bounded caches.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
@@ -9,10 +9,15 @@ use super::accept::Form;
 use super::files::KnownFile;
 use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
+use super::metrics::Metrics;
+use super::opened::Opened;
+use super::pull;
 use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
+use super::upload::Uploads;
 use super::verdicts::Verdicts;
 use super::view::{Scope, Views};
+use crate::access::Rules;
 use crate::digest::Sha256;
 use crate::policy::DeviceProfile;
 use crate::store::Store;
@@ -29,11 +34,19 @@ const FILES_WEIGHT: usize = 8 << 20;
 pub(super) struct State {
     pub(super) store: Arc<Store>,
     pub(super) policies: PolicySource,
+    pub(super) rules: Rules,
     pub(super) views: Views,
+    /// The path at which a proxy has the mirror, where the configuration says so.
+    pub(super) prefix: OnceLock<String>,
     pub(super) pages: Lru<PageKey, Arc<Page>>,
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
+    pub(super) opened: Opened,
     pub(super) verdicts: Verdicts,
     pub(super) resolving: Resolving,
+    pub(super) metrics: Metrics,
+    /// Whoever asks upstreams; unset where nobody does.
+    pub(super) pull: OnceLock<Arc<dyn pull::Source>>,
+    pub(super) uploads: Uploads,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
     turns: [Mutex<()>; TURNS],
 }
@@ -53,22 +66,52 @@ pub(super) struct PageKey {
 /// A rendered page.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Number of the rows' state or of the verdicts, and generation of the policy, from which it was made.
-    pub(super) made_from: (u64, u64),
+    /// Number of the rows' state or of the verdicts, generation of the policy, and number of what upstreams offer, from which it
+    /// was made.
+    pub(super) made_from: (u64, u64, u64),
     /// Entity tag, in quotes: a digest of the bytes, so that a change elsewhere leaves it as it is.
     pub(super) etag: String,
     pub(super) body: Bytes,
+}
+
+/// What the entity tag of a compressed page ends with.
+const COMPRESSED: &str = "-gzip\"";
+
+impl Page {
+    /// Whether its bytes are compressed.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.etag.ends_with(COMPRESSED)
+    }
+
+    /// The entity tag of its compressed form.
+    pub(super) fn compressed_etag(&self) -> String {
+        format!("{}{COMPRESSED}", self.etag.trim_end_matches('"'))
+    }
+
+    /// The entity tag of its plain form.
+    pub(super) fn plain_etag(&self) -> String {
+        match self.etag.strip_suffix(COMPRESSED) {
+            Some(tag) => format!("{tag}\""),
+            None => self.etag.clone(),
+        }
+    }
 }
 
 impl State {
     pub(super) fn new(store: Arc<Store>, policies: PolicySource) -> Self {
         Self {
             policies,
+            rules: Rules::default(),
             views: Views::new(),
+            prefix: OnceLock::new(),
             pages: Lru::new(PAGES_WEIGHT),
             files: Lru::new(FILES_WEIGHT),
+            opened: Opened::default(),
             verdicts: Verdicts::new(Arc::clone(&store)),
             resolving: Resolving::default(),
+            metrics: Metrics::new(),
+            pull: OnceLock::new(),
+            uploads: Uploads::default(),
             names: Mutex::new(None),
             store,
             turns: [const { Mutex::new(()) }; TURNS],
@@ -97,10 +140,9 @@ impl State {
 
     /// The policy in force at this request.
     pub(super) async fn in_force(self: &Arc<Self>) -> Result<Arc<InForce>, Refusal> {
-        if self.policies.blocks() {
-            self.blocking(|state| Ok(state.policies.in_force())).await
-        } else {
-            Ok(self.policies.in_force())
+        match self.policies.unchanged() {
+            Some(in_force) => Ok(in_force),
+            None => self.blocking(|state| Ok(state.policies.in_force())).await,
         }
     }
 

@@ -1,18 +1,18 @@
 //! Verdicts on the files of a store: each file judged alone, then together with what it needs. Pages, files, explanations and
 //! sets all go by this, on the command line as well, so that they cannot disagree.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 mod explanation;
 
 use super::in_force::InForce;
-use super::lru::Lru;
+use super::lru::{Counts, Lru};
 use super::view::Scope;
 use crate::digest::Sha256;
-use crate::policy::{Code, DeviceProfile, Judgement, Reason, Verdict, judge};
+use crate::policy::{Code, DeviceProfile, Judgement, Reason, Verdict, code_name, judge};
 use crate::resolve::closure::{Brief, Change, Connected, Wheel};
 use crate::resolve::{Failure, KnownFile, Request, Resolution, resolve_rows};
 use crate::store::{self, Listed, Store};
@@ -35,6 +35,8 @@ pub(crate) struct Verdicts {
     briefs: Lru<(Sha256, String), Arc<Brief>>,
     together: Lru<(String, ProjectName), Arc<Together>>,
     made: AtomicU64,
+    /// How many files were judged, by verdict and code of the first reason.
+    judged: Mutex<BTreeMap<(String, String), u64>>,
 }
 
 /// By what files are judged: for a device, by a policy, among some files.
@@ -78,6 +80,11 @@ impl Terms<'_> {
 }
 
 impl Together {
+    /// The projects that it depends on, the one that it is of among them.
+    pub(crate) fn projects(&self) -> impl Iterator<Item = &ProjectName> {
+        self.made_from.iter().map(|(project, _)| project)
+    }
+
     /// Why a file is refused, beyond what judging it alone says.
     pub(crate) fn refusal(&self, sha256: &Sha256, file: &str) -> Option<&Change> {
         if self.refused.is_empty() {
@@ -95,7 +102,18 @@ impl Verdicts {
             briefs: Lru::new(BRIEFS_WEIGHT),
             together: Lru::new(TOGETHER_WEIGHT),
             made: AtomicU64::new(0),
+            judged: Mutex::default(),
         }
+    }
+
+    /// How many files were judged, by verdict and code of the first reason.
+    pub(super) fn counts(&self) -> BTreeMap<(String, String), u64> {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often the verdict on a file was at hand.
+    pub(super) fn cache_counts(&self) -> Counts {
+        self.alone.counts()
     }
 
     /// Why a file is not listed; none if it is. Blocks.
@@ -325,10 +343,18 @@ impl Verdicts {
             self.keep_brief(file, &facts);
         }
         let reason = judgement.reasons.into_iter().next();
+        self.count(judgement.verdict, reason.as_ref());
         let weight = reason.as_ref().map_or(0, weight).saturating_add(file.file.len()).saturating_add(300);
         let alone = Arc::new(Alone { generation, verdict: judgement.verdict, reason });
         self.alone.keep(key, Arc::clone(&alone), weight);
         Ok(alone)
+    }
+
+    fn count(&self, verdict: Verdict, reason: Option<&Reason>) {
+        let code = reason.map(|reason| code_name(&reason.code).to_string()).unwrap_or_default();
+        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = judged.entry((verdict.to_string(), code)).or_default();
+        *count = count.saturating_add(1);
     }
 
     fn brief(&self, file: &Listed) -> Result<Arc<Brief>, store::Error> {
@@ -406,7 +432,7 @@ fn name_alone(file: &Listed) -> Facts {
         gpu: GpuClass::None,
         members: Vec::new(),
         compilers: Vec::new(),
-        images: std::collections::BTreeMap::new(),
+        images: BTreeMap::new(),
         cuda_sources: 0,
         inspector: 0,
         needed_dlopen: Vec::new(),

@@ -2,6 +2,8 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,6 +13,32 @@ use tokio::time::{Instant, Sleep};
 
 use super::outbox::{Outbox, is_stand_in};
 
+/// What keeps a connection from counting as stalled while the mirror works on what came by it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hold(Arc<AtomicUsize>);
+
+/// Work on what came by a connection, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Holding(Hold);
+
+impl Hold {
+    /// Work begins.
+    pub(super) fn begin(&self) -> Holding {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Holding(self.clone())
+    }
+
+    fn is_held(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A TCP connection with a limit on how long nothing may move on it, in either direction.
 ///
 /// It bounds what no other limit does: a client that opens a connection and says nothing, one that stops in the middle of a
@@ -19,6 +47,7 @@ use super::outbox::{Outbox, is_stand_in};
 pub(super) struct Watched {
     stream: TcpStream,
     outbox: Outbox,
+    hold: Hold,
     limit: Duration,
     stall: Duration,
     moved: Instant,
@@ -27,9 +56,15 @@ pub(super) struct Watched {
 
 impl Watched {
     /// Watches a connection. Its first byte may take as long as `first`; only then does hyper count the time of a head.
-    pub(super) fn new(stream: TcpStream, outbox: Outbox, first: Duration, stall: Duration) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        outbox: Outbox,
+        hold: Hold,
+        first: Duration,
+        stall: Duration,
+    ) -> Self {
         let (moved, limit) = (Instant::now(), first.min(stall));
-        Self { stream, outbox, limit, stall, moved, timer: Box::pin(tokio::time::sleep(limit)) }
+        Self { stream, outbox, hold, limit, stall, moved, timer: Box::pin(tokio::time::sleep(limit)) }
     }
 
     /// Writes the slices up to the next file, or sends from that file.
@@ -67,6 +102,9 @@ impl Watched {
             return poll;
         }
         while self.timer.as_mut().poll(context).is_ready() {
+            if self.hold.is_held() {
+                self.moved = Instant::now();
+            }
             let deadline = self.moved + self.limit;
             if deadline <= Instant::now() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));

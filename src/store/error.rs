@@ -36,7 +36,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The disk is too full to take anything in; what is there is still served.
-    #[error("{}: {free} bytes are free on the disk, and {needed} are needed, a reserve of 4 MiB included", .dir.display())]
+    #[error("{}: no space: {free} bytes are free on the disk, and {needed} are needed, with those that stay free for the catalogue", .dir.display())]
     Full {
         /// The data folder.
         dir: PathBuf,
@@ -51,6 +51,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What was found, and what was expected.
+        found: String,
+    },
+    /// The file of the access tokens does not read as one. Until it does, no token is worth anything.
+    #[error("{}: {found}; put it back from a backup, or remove it, which revokes all tokens", .path.display())]
+    Tokens {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
         found: String,
     },
     /// The catalogue could not be used, although its folder could.
@@ -127,6 +135,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the disk is full, or a quota is.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Full { .. } => true,
+            Self::Io { source, .. } => says_full(source),
+            _ => false,
+        }
+    }
+
     /// Names the file or folder of an error of the file system.
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
@@ -135,7 +152,7 @@ impl Error {
 }
 
 /// Whether the disk or a quota is full.
-pub(super) fn says_full(error: &io::Error) -> bool {
+pub fn says_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::WriteZero

@@ -9,6 +9,7 @@
 //! catalogue/                       sled; can be made anew from the sidecars
 //! CLEAN                            what the catalogue held when it was last closed; absent while it is written to
 //! spool/                           temporary files, swept at open
+//! reserve                          2 MiB of nothing, given up when the disk is too full to open the catalogue
 //! snapshots/<id>.json              frozen lists of files, never changed
 //! channels/<name>.json             which snapshot a channel names
 //! site.json                        id of this store, and the newest bundles that it took in
@@ -17,6 +18,8 @@
 //! incidents.jsonl                  what upstreams and disks did wrong, one JSON object a line
 //! reports.jsonl                    what devices reported, one JSON object a line
 //! upstreams.json                   when each upstream was last reached
+//! tokens.json                      access tokens, by the digests of their secrets
+//! audit.jsonl                      who changed the store, one JSON object a line
 //! ```
 
 use std::io::{Read as _, Seek as _, Write as _};
@@ -27,11 +30,11 @@ use fs_err as fs;
 use super::{Error, SnapshotId, sidecar};
 use crate::digest::Sha256;
 
-/// Version of the data folder's layout that this program reads and writes.
-const FORMAT: u32 = 1;
+/// Version of the data folder's layout that this program writes. Older ones are brought up to it (`migrate`).
+pub(super) const FORMAT: u32 = 2;
 
 /// What has to stay free on the disk, in bytes: sled refuses all writes after it has once run out of space,
-/// and needs two of its segments (512 KiB each) and a snapshot to be opened anew.
+/// and needs two of its segments (512 KiB each) and a snapshot to be opened anew. What the file `reserve` holds is a part of it.
 pub(super) const RESERVE: u64 = 4 << 20;
 
 /// The longest lock or FORMAT file that is read, in bytes.
@@ -89,6 +92,14 @@ impl Layout {
         self.dir.join("site.json")
     }
 
+    pub(super) fn audit(&self) -> PathBuf {
+        self.dir.join("audit.jsonl")
+    }
+
+    pub(super) fn tokens(&self) -> PathBuf {
+        self.dir.join("tokens.json")
+    }
+
     pub(super) fn channels(&self) -> PathBuf {
         self.dir.join("channels")
     }
@@ -107,11 +118,14 @@ impl Layout {
     }
 
     /// Makes the folder where it is missing, takes its lock, checks its format and sweeps its spool.
-    pub(super) fn claim(dir: &Path) -> Result<(Self, fs::File), Error> {
+    ///
+    /// Yields the format that it has, which may be an older one.
+    pub(super) fn claim(dir: &Path) -> Result<(Self, fs::File, u32), Error> {
         fs::create_dir_all(dir).map_err(Error::io(dir))?;
         let layout = Self { dir: dir.to_owned(), spool: dir.join("spool") };
         let lock = layout.lock(false)?;
-        layout.check_format()?;
+        let format = layout.check_format()?;
+        layout.give_up_reserve();
         let spool = layout.spool();
         if spool.is_dir() {
             for entry in fs::read_dir(&spool).map_err(Error::io(&spool))? {
@@ -126,7 +140,7 @@ impl Layout {
         }
         sync_folder(&layout.dir.join("blobs"))?;
         sync_folder(&layout.dir)?;
-        Ok((layout, lock))
+        Ok((layout, lock, format))
     }
 
     /// Makes a folder that several processes may use at once, each with a spool of its own, and sweeps those of processes that
@@ -191,7 +205,7 @@ impl Layout {
     }
 
     /// Reads FORMAT, or writes it to a folder that holds no store yet.
-    fn check_format(&self) -> Result<(), Error> {
+    fn check_format(&self) -> Result<u32, Error> {
         let path = self.dir.join("FORMAT");
         let mut text = String::new();
         match fs::File::open(&path) {
@@ -207,14 +221,17 @@ impl Layout {
                     );
                     return Err(Error::Format { path, found });
                 }
-                return write_durably(&self.dir, &path, format!("{FORMAT}\n").as_bytes());
+                self.set_format(FORMAT)?;
+                return Ok(FORMAT);
             }
             Err(error) => return Err(Error::io(&path)(error)),
         }
         match text.trim().parse() {
-            Ok(FORMAT) => Ok(()),
+            Ok(format @ 1..=FORMAT) => Ok(format),
             Ok(other) => {
-                let found: String = format!("is {other:?}; this program reads format {FORMAT}");
+                let found = format!(
+                    "is {other}; this program reads formats 1 to {FORMAT}: a newer jetwheel wrote this store, and can read it"
+                );
                 Err(Error::Format { path, found })
             }
             Err::<u32, _>(_) => {
@@ -224,15 +241,25 @@ impl Layout {
         }
     }
 
+    /// Notes which format the store has: durable when this returns.
+    pub(super) fn set_format(&self, format: u32) -> Result<(), Error> {
+        write_durably(&self.dir, &self.dir.join("FORMAT"), format!("{format}\n").as_bytes())
+    }
+
     /// Fails where the disk is so full that a write of that many bytes could break the catalogue.
     pub(super) fn check_space(&self, bytes: u64) -> Result<(), Error> {
-        let disk = rustix::fs::statvfs(&self.dir).map_err(|error| Error::io(&self.dir)(error.into()))?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        let needed = RESERVE.saturating_add(bytes);
+        let free = self.free()?;
+        let needed = RESERVE.saturating_sub(self.reserved()).saturating_add(bytes);
         if free < needed {
             return Err(Error::Full { dir: self.dir.clone(), free, needed });
         }
         Ok(())
+    }
+
+    /// Free space on the disk, in bytes.
+    pub(super) fn free(&self) -> Result<u64, Error> {
+        let disk = rustix::fs::statvfs(&self.dir).map_err(|error| Error::io(&self.dir)(error.into()))?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 }
 
@@ -243,7 +270,7 @@ fn lock_file(path: &Path) -> Result<fs::File, Error> {
 }
 
 /// Verbs that open the store, for the note in the lock file.
-const VERBS: [&str; 14] = [
+const VERBS: [&str; 16] = [
     "work",
     "add",
     "sync",
@@ -258,6 +285,8 @@ const VERBS: [&str; 14] = [
     "import",
     "inventory",
     "gc",
+    "token",
+    "audit",
 ];
 
 /// Reads a file whole, up to the longest that the store writes.
@@ -276,7 +305,20 @@ pub(super) fn read_bounded(path: &Path) -> Result<Vec<u8>, Error> {
 ///
 /// The temporary file lies in `folder`, which must be in the same file system.
 pub(super) fn write_durably(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    write_whole(folder, path, bytes)?;
+    write_durably_as(folder, path, bytes, READABLE)
+}
+
+/// Mode of files that a backup may read.
+pub(super) const READABLE: u32 = 0o644;
+
+/// Mode of files that are for their owner alone.
+pub(super) const PRIVATE: u32 = 0o600;
+
+/// As [`write_durably`], with a mode.
+pub(super) fn write_durably_as(folder: &Path, path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    let mut file = tempfile::Builder::new().prefix("new-").tempfile_in(folder).map_err(Error::io(folder))?;
+    file.write_all(bytes).map_err(Error::io(path))?;
+    persist_as(file, path, mode)?;
     sync_folder(path.parent().unwrap_or(folder))
 }
 
@@ -289,10 +331,14 @@ pub(super) fn write_whole(folder: &Path, path: &Path, bytes: &[u8]) -> Result<()
 
 /// Makes a temporary file durable under its name; the name is durable only after a [`sync_folder`].
 pub(super) fn persist(file: tempfile::NamedTempFile, path: &Path) -> Result<(), Error> {
-    use std::os::unix::fs::PermissionsExt as _;
     // Temporary files are for their owner alone; what is kept may be read by a backup.
+    persist_as(file, path, READABLE)
+}
+
+fn persist_as(file: tempfile::NamedTempFile, path: &Path, mode: u32) -> Result<(), Error> {
+    use std::os::unix::fs::PermissionsExt as _;
     file.as_file()
-        .set_permissions(std::fs::Permissions::from_mode(0o644))
+        .set_permissions(std::fs::Permissions::from_mode(mode))
         .and_then(|()| file.as_file().sync_all())
         .map_err(Error::io(path))?;
     file.persist(path).map_err(|error| Error::io(path)(error.error))?;

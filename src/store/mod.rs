@@ -17,14 +17,17 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Sha256;
 use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
 
+mod audit;
 mod blobs;
 mod bridge;
 mod catalogue;
 mod error;
 mod gc;
 mod incident;
+mod intake;
 mod layout;
 mod listing;
+mod migrate;
 mod notes;
 mod open;
 mod postgres;
@@ -32,19 +35,23 @@ mod queue;
 mod recover;
 mod repair;
 mod report;
+mod reserve;
 mod revision;
 mod shared;
 mod sidecar;
 mod site;
 mod snapshot;
+mod tokens;
 mod upstreams;
 mod verify;
 mod write;
 
+pub use audit::AuditEntry;
 pub use blobs::{Pieces, S3};
-pub use error::Error;
+pub use error::{Error, says_full};
 pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
+pub use intake::Offered;
 pub use listing::Listed;
 pub use open::Backends;
 pub use postgres::Postgres;
@@ -118,6 +125,9 @@ pub struct Recovery {
     pub unreadable: Vec<Sha256>,
 }
 
+/// The upstream of files that people put in: by `add`, or by an upload.
+pub const LOCAL: &str = "local";
+
 /// Where the truth lies.
 #[derive(Debug)]
 struct Places {
@@ -159,6 +169,12 @@ pub struct Store {
     keep_snapshots: AtomicUsize,
     /// How long calls wait for what is away, in milliseconds.
     patience_ms: AtomicU64,
+    /// Whoever sets space aside takes turns by this.
+    setting_aside: Mutex<()>,
+    /// Held by whoever takes in a wheel whose name has to be new.
+    naming: Mutex<()>,
+    /// The access tokens.
+    tokens: Arc<tokens::TokenShelf>,
     /// Dropped last: whoever comes next finds all written.
     _locks: Vec<fs::File>,
 }
@@ -186,14 +202,32 @@ impl Store {
     }
 
     /// As [`Store::spool`], for a file of that size in bytes: fails before anything is written where it does not fit.
+    ///
+    /// The space is its own from now on, so that of several files written at once those that fit are whole.
     pub fn spool_for(&self, size: u64) -> Result<tempfile::NamedTempFile, Error> {
+        // One at a time: two that do not both fit would each take a part from the other, and fail together.
+        let _turn = locked(&self.setting_aside);
         self.places.layout.check_space(size)?;
-        self.spool()
+        let spooled = self.spool()?;
+        // Where a file system cannot set space aside, what was checked has to do.
+        if let Err(error @ rustix::io::Errno::NOSPC) =
+            rustix::fs::fallocate(spooled.as_file(), rustix::fs::FallocateFlags::KEEP_SIZE, 0, size.max(1))
+        {
+            drop(spooled);
+            self.places.layout.check_space(size)?;
+            return Err(Error::io(&self.places.layout.spool())(error.into()));
+        }
+        Ok(spooled)
     }
 
     /// Fails where so many bytes do not fit on the disk, with what has to stay free.
     pub fn check_room(&self, bytes: u64) -> Result<(), Error> {
         self.places.layout.check_space(bytes)
+    }
+
+    /// Free space on the disk, in bytes, as far as this user may fill it.
+    pub fn free_bytes(&self) -> Result<u64, Error> {
+        self.places.layout.free()
     }
 
     /// Makes the catalogue anew from the sidecar files; yields how many files it has.
@@ -458,6 +492,9 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        if let Err(error) = self.write_uses() {
+            tracing::warn!("the last uses of tokens could not be noted: {error}");
+        }
         let place = self.catalogue.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(catalogue) = place.take() else { return };
         if self.database.is_some() {
@@ -474,6 +511,7 @@ impl Drop for Store {
         {
             tracing::warn!("the next start will list all sidecar files: {error}");
         }
+        self.places.layout.hold_reserve();
     }
 }
 

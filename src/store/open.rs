@@ -16,7 +16,7 @@ use super::postgres::{Database, Postgres};
 use super::revision::Revisions;
 use super::snapshot::Index;
 use super::write::Writer;
-use super::{Error, Places, Store, recover};
+use super::{Error, Places, Store, recover, tokens};
 
 /// How many snapshots are kept unless the configuration says otherwise.
 const KEEP_SNAPSHOTS: usize = 50;
@@ -81,7 +81,7 @@ impl Store {
     }
 
     fn open_embedded(dir: &Path, backends: &Backends) -> Result<Self, Error> {
-        let (layout, lock) = Layout::claim(dir)?;
+        let (layout, lock, format) = Layout::claim(dir)?;
         let bridge = || Bridge::new().map(Arc::new).map_err(Error::io(dir));
         let blobs = backends.blobs(&layout, bridge)?;
         let notes = Notes::new(notes::Backend::Disk(notes::Disk::new(layout.clone())));
@@ -90,6 +90,8 @@ impl Store {
         let index = Index::read(&notes.snapshots_turn()?)?;
         let store = Self::assemble((places, notes, catalogue), index, backends, vec![lock]);
         store.note_recovery(recovery);
+        store.migrate(format)?;
+        store.places.layout.hold_reserve();
         Ok(store)
     }
 
@@ -110,6 +112,9 @@ impl Store {
             intake: RwLock::new(()),
             keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
             patience_ms: AtomicU64::new(patience_ms),
+            setting_aside: Mutex::new(()),
+            naming: Mutex::new(()),
+            tokens: Arc::new(tokens::TokenShelf::default()),
             places,
             notes,
             _locks: locks,

@@ -14,6 +14,9 @@ pub struct ReportBody {
     pub device: String,
     /// Whether no check failed.
     pub passed: bool,
+    /// A name of the device that tells it from others and nothing else of it; none from an older `check.py`.
+    #[serde(default)]
+    pub unit: Option<String>,
     /// The GPU; none where all was computed on the CPU.
     pub gpu: Option<Gpu>,
     /// Version of torch.
@@ -68,6 +71,58 @@ pub struct Check {
     /// Why it failed or was skipped.
     #[serde(default)]
     pub text: Option<String>,
+}
+
+impl ReportBody {
+    /// An advisory that a site may want after this report failed: the name of its file in the policy folder's `advisories/`,
+    /// and its text. None where it did not fail, or names no wheel to blame.
+    ///
+    /// It warns, for one device may be at fault itself; `refuse` hides the wheel.
+    pub fn advisory(&self) -> Option<(String, String)> {
+        let failed: Vec<&str> = self
+            .checks
+            .iter()
+            .filter(|check| check.status == "fail")
+            .map(|check| check.name.as_str())
+            .collect();
+        let is_vision = |name: &&str| name.starts_with("torchvision.");
+        let project =
+            if !failed.is_empty() && failed.iter().all(is_vision) { "torchvision" } else { "torch" };
+        let wheel = self.wheels.iter().find(|wheel| wheel.name == project).filter(|_| !self.passed)?;
+        // The version becomes part of a file name, and must be one that a specifier can hold.
+        let version: pep440_rs::Version = wheel.version.parse().ok()?;
+        let id = format!("{project}-{version}-on-{}", self.device);
+        let on = self.gpu.as_ref().map_or("its CPU alone", |gpu| gpu.name.as_str());
+        let text = format!("failed on {} ({on}): {}", self.device, failed.join(", "));
+        let text: String = text.chars().take(LONGEST_ADVISORY).collect();
+        let toml = format!(
+            "[[advisory]]\nid = {}\nproject = {}\nversions = {}\ndevices = [{}]\naction = \"warn\"\ntext = {}\nsources = []\n",
+            quoted(&id),
+            quoted(project),
+            quoted(&format!("=={version}")),
+            quoted(&self.device),
+            quoted(&text),
+        );
+        Some((format!("{id}.toml"), toml))
+    }
+}
+
+/// Most characters of an advisory's text.
+const LONGEST_ADVISORY: usize = 500;
+
+/// A text as a basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            letter if letter.is_control() => quoted.push(' '),
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// A report that was kept.

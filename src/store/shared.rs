@@ -6,11 +6,13 @@
 //! with the sidecar.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::blobs::Part;
 use super::catalogue::record::{counts_key, digest_key};
 use super::catalogue::{Change, Fault, Postgres, Records, postgres};
+use super::notes::Document;
 use super::postgres::{Lock, News, Session};
 use super::sidecar::Sidecar;
 use super::snapshot::Index;
@@ -170,10 +172,13 @@ impl Store {
 
     /// Learns from now on what other processes change.
     pub(super) fn watch(&self, postgres: &Postgres, after: i64) {
-        let (revisions, snapshots) =
-            (std::sync::Arc::clone(&self.revisions), std::sync::Arc::clone(&self.snapshots));
+        let (revisions, snapshots) = (Arc::clone(&self.revisions), Arc::clone(&self.snapshots));
+        let tokens = Arc::clone(&self.tokens);
         postgres.database.watch(after, move |news: News| {
             if let Some(rows) = news.notes {
+                let key = Document::Tokens.row();
+                let text = rows.documents.iter().find(|(name, _)| *name == key);
+                tokens.follow(text.map(|(_, text)| text.as_slice()), rows.as_of);
                 let newer = Index::of_rows(rows);
                 let mut index = locked(&snapshots);
                 if newer.as_of >= index.as_of {

@@ -12,15 +12,20 @@ use super::{Error, SnapshotId, Store};
 /// Where a site's id comes from.
 const RANDOM: &str = "/dev/urandom";
 
-/// How many bytes of chance an id has.
-const ID_LENGTH: usize = 16;
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Site {
     id: String,
     /// The newest snapshot that was imported, by site.
     #[serde(default)]
     imported: BTreeMap<String, SnapshotId>,
+}
+
+/// So many bytes of chance.
+pub(super) fn chance<const LENGTH: usize>() -> Result<[u8; LENGTH], Error> {
+    let mut chance = [0; LENGTH];
+    let read = fs::File::open(RANDOM).and_then(|mut random| random.read_exact(&mut chance));
+    read.map_err(Error::io(RANDOM.as_ref()))?;
+    Ok(chance)
 }
 
 impl Store {
@@ -51,7 +56,9 @@ impl Store {
         };
         let mut site = match &before {
             Some(site) => Site::clone(site),
-            None => Site { id: random_id()?, imported: BTreeMap::new() },
+            None => {
+                Site { id: format!("{:032x}", u128::from_be_bytes(chance()?)), imported: BTreeMap::new() }
+            }
         };
         let answer = edit(&mut site);
         if before != Some(site.clone()) {
@@ -62,11 +69,4 @@ impl Store {
         }
         Ok(answer)
     }
-}
-
-fn random_id() -> Result<String, Error> {
-    let mut chance = [0; ID_LENGTH];
-    let read = fs::File::open(RANDOM).and_then(|mut random| random.read_exact(&mut chance));
-    read.map_err(Error::io(RANDOM.as_ref()))?;
-    Ok(format!("{:032x}", u128::from_be_bytes(chance)))
 }

@@ -14,34 +14,34 @@ use crate::wheel::{Facts, INSPECTOR, ProjectName, WheelFilename};
 
 /// All that is known of a project before anything is fetched.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(crate) struct Gathered {
     /// Candidates.
-    pub(super) candidates: Vec<Candidate>,
+    pub(crate) candidates: Vec<Candidate>,
     /// Where each candidate is fetched from; none for one that the store alone has.
-    pub(super) origins: Vec<Option<Origin>>,
+    pub(crate) origins: Vec<Option<Origin>>,
     /// Name of the upstream that each candidate is from.
-    pub(super) from: Vec<String>,
+    pub(crate) from: Vec<String>,
     /// What upstreams did wrong.
-    pub(super) incidents: Vec<Event>,
+    pub(crate) incidents: Vec<Event>,
     /// Files that their upstream lists no more.
-    pub(super) gone: Vec<String>,
+    pub(crate) gone: Vec<String>,
     /// How many links were passed over, by reason.
-    pub(super) skipped: BTreeMap<String, u64>,
+    pub(crate) skipped: BTreeMap<String, u64>,
     /// Upstreams that list the project.
-    pub(super) listed_by: Vec<String>,
+    pub(crate) listed_by: Vec<String>,
     /// Their places, less those that list no file of it.
-    pub(super) lists: BTreeSet<usize>,
+    pub(crate) lists: BTreeSet<usize>,
     /// Places of the upstreams that were not reached.
-    pub(super) unreached: BTreeSet<usize>,
+    pub(crate) unreached: BTreeSet<usize>,
     /// Upstreams that the store has files of the project from.
-    pub(super) known_from: BTreeSet<String>,
+    pub(crate) known_from: BTreeSet<String>,
     /// Sizes that the page does not state, where they were asked for.
-    pub(super) sizes: BTreeMap<usize, Option<u64>>,
+    pub(crate) sizes: BTreeMap<usize, Option<u64>>,
 }
 
 impl Gathered {
     /// What a page or the facts say of a candidate's size.
-    pub(super) fn size(&self, index: usize) -> Option<u64> {
+    pub(crate) fn size(&self, index: usize) -> Option<u64> {
         let candidate = self.candidates.get(index)?;
         let origin = self.origins.get(index)?.as_ref();
         match &candidate.knowledge {
@@ -53,7 +53,7 @@ impl Gathered {
     }
 
     /// The digest of a candidate, where it is known.
-    pub(super) fn sha256(&self, index: usize) -> Option<Sha256> {
+    pub(crate) fn sha256(&self, index: usize) -> Option<Sha256> {
         match &self.candidates.get(index)?.knowledge {
             Knowledge::Facts { facts, .. } => Some(facts.sha256),
             _ => self.origins.get(index)?.as_ref()?.link.file.sha256(),
@@ -63,17 +63,17 @@ impl Gathered {
 
 /// Where a candidate is fetched from.
 #[derive(Debug, Clone)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     /// Name of the upstream.
-    pub(super) upstream: String,
+    pub(crate) upstream: String,
     /// The link.
-    pub(super) link: Link,
+    pub(crate) link: Link,
 }
 
 /// Gathers a project's candidates, and brings up to date what the store says of yanks and of files that are gone.
 ///
 /// Blocks: it reads and writes the store.
-pub(super) fn gather(
+pub(crate) fn gather(
     store: &Store,
     project: &ProjectName,
     names: &[String],
@@ -172,7 +172,7 @@ fn add_held(rows: &[Row], gathered: &mut Gathered) {
 
 /// What a row tells; nothing if it has no bytes, and its facts are of an earlier inspector.
 fn of_row(row: &Row) -> Option<Knowledge> {
-    let current = row.held || row.facts.inspector >= INSPECTOR;
+    let current = row.held || row.facts.are_current();
     current.then(|| Knowledge::Facts { facts: Arc::clone(&row.facts), held: row.held, fresh: false })
 }
 
@@ -240,7 +240,7 @@ fn known(
 }
 
 /// Writes an incident down, and yields it for the report.
-pub(super) fn note(
+pub(crate) fn note(
     store: &Store,
     kind: IncidentKind,
     origin: &Origin,
@@ -294,7 +294,7 @@ fn note_listing(
 }
 
 /// What is written down of a file's origin.
-pub(super) fn provenance(origin: &Origin, now: &str) -> Provenance {
+pub(crate) fn provenance(origin: &Origin, now: &str) -> Provenance {
     let file = &origin.link.file;
     let upload_time = file.upload_time.as_deref().and_then(|time| time.parse::<jiff::Timestamp>().ok());
     Provenance {
@@ -308,7 +308,7 @@ pub(super) fn provenance(origin: &Origin, now: &str) -> Provenance {
 }
 
 /// The facts of a file that is no wheel: what its name says, and what is wrong.
-pub(super) fn facts_of_damaged(name: &WheelFilename, sha256: Sha256, size: u64, text: String) -> Facts {
+pub(crate) fn facts_of_damaged(name: &WheelFilename, sha256: Sha256, size: u64, text: String) -> Facts {
     use crate::wheel::{Damage, DamageCode, GpuClass};
     Facts {
         file: name.text.clone(),

@@ -7,10 +7,10 @@
 //! nothing more. Facts are kept whatever they say, bytes where a device of the pass takes them. A crash at any moment leaves
 //! facts and files that the next pass does not fetch again.
 
-mod gather;
+pub(crate) mod gather;
 mod losses;
-mod owner;
-mod pages;
+pub(crate) mod owner;
+pub(crate) mod pages;
 mod pass;
 mod plan;
 mod report;
@@ -18,7 +18,7 @@ mod requirements;
 mod set;
 mod shelf;
 mod shipped;
-mod take;
+pub(crate) mod take;
 mod view;
 
 use std::sync::Arc;
@@ -120,7 +120,31 @@ pub enum Error {
     /// Our own disk or setup fails.
     #[error("cannot fetch")]
     Fetch(#[source] upstream::Error),
+    /// The disk is full.
+    #[error(
+        "no space on the disk: {files} files of {bytes} bytes are still to be fetched; those that were fetched whole are kept"
+    )]
+    Full {
+        /// How many files are left of what is wanted, as far as that is known.
+        files: usize,
+        /// How many bytes they have.
+        bytes: u64,
+        /// What failed.
+        source: Box<Error>,
+    },
     /// A thread of ours was lost.
     #[error("an inspection ended by a panic")]
     Lost(#[from] tokio::task::JoinError),
+}
+
+impl Error {
+    /// Whether the disk is full.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Full { .. } => true,
+            Self::Store(error) => error.is_full(),
+            Self::Fetch(upstream::Error::Io { source, .. }) => store::says_full(source),
+            Self::Fetch(_) | Self::Lost(_) => false,
+        }
+    }
 }

@@ -8,26 +8,26 @@ use crate::wheel::ProjectName;
 
 /// How an upstream stands to a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Standing<'a> {
+pub(crate) struct Standing<'a> {
     /// Place in the order of priority.
-    pub(super) order: usize,
+    pub(crate) order: usize,
     /// Name.
-    pub(super) name: &'a str,
+    pub(crate) name: &'a str,
     /// Whether anybody may put projects into it.
-    pub(super) general: bool,
+    pub(crate) general: bool,
     /// Whether it lists the project; none if it was not reached.
-    pub(super) lists: Option<bool>,
+    pub(crate) lists: Option<bool>,
     /// Whether the store has files of the project from it.
-    pub(super) known: bool,
+    pub(crate) known: bool,
 }
 
 /// Whose a project is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Owned {
+pub(crate) struct Owned {
     /// The upstream that it is taken from; none if nobody has it, or if that cannot be said now.
-    pub(super) owner: Option<usize>,
+    pub(crate) owner: Option<usize>,
     /// Others that list it.
-    pub(super) shadowed: Vec<usize>,
+    pub(crate) shadowed: Vec<usize>,
 }
 
 /// Says whose a project is, among the upstreams that serve a device.
@@ -35,7 +35,7 @@ pub(super) struct Owned {
 /// The one that the policy names; else the first that lists it, general ones last. While one that comes before was not
 /// reached, the project stays with whom it was: with that one if the store has it from there, and in any case not with a
 /// general one.
-pub(super) fn owner(project: &ProjectName, policy: &Policy, standings: &[Standing<'_>]) -> Owned {
+pub(crate) fn owner(project: &ProjectName, policy: &Policy, standings: &[Standing<'_>]) -> Owned {
     let mut sorted: Vec<&Standing<'_>> = standings.iter().collect();
     sorted.sort_by_key(|standing| (standing.general, standing.order));
     let named = policy.owner(project).and_then(|name| sorted.iter().find(|standing| standing.name == name));

@@ -15,26 +15,26 @@ use crate::wheel::ProjectName;
 const PAGES_AT_ONCE: usize = 16;
 
 /// What an upstream answered for a project: what it lists, none if it does not know the project; or why it was not reached.
-pub(super) type Answer = Arc<Result<Option<Listing>, Event>>;
+pub(crate) type Answer = Arc<Result<Option<Listing>, Event>>;
 
 /// Answers by upstream and project; one that is waited for is an empty cell.
 type Answers = HashMap<(usize, ProjectName), Arc<OnceCell<Answer>>>;
 
 /// The upstreams of a pass, and what they answered.
-pub(super) struct Pages {
+pub(crate) struct Pages {
     /// Each with the ids of the devices that it serves, best first.
-    pub(super) sources: Vec<(Source, Vec<String>)>,
+    pub(crate) sources: Vec<(Source, Vec<String>)>,
     answers: Mutex<Answers>,
     permits: Semaphore,
 }
 
 impl Pages {
-    pub(super) fn new(sources: Vec<(Source, Vec<String>)>) -> Self {
+    pub(crate) fn new(sources: Vec<(Source, Vec<String>)>) -> Self {
         Self { sources, answers: Mutex::default(), permits: Semaphore::new(PAGES_AT_ONCE) }
     }
 
     /// Places of the upstreams that serve a device.
-    pub(super) fn serving(&self, device: &DeviceProfile) -> Vec<usize> {
+    pub(crate) fn serving(&self, device: &DeviceProfile) -> Vec<usize> {
         let serves = |(order, (_, devices)): (usize, &(Source, Vec<String>))| {
             devices.contains(&device.id).then_some(order)
         };
@@ -42,12 +42,12 @@ impl Pages {
     }
 
     /// The name of an upstream.
-    pub(super) fn name(&self, order: usize) -> &str {
+    pub(crate) fn name(&self, order: usize) -> &str {
         self.sources.get(order).map_or("", |(source, _)| source.upstream.name.as_str())
     }
 
     /// Asks one upstream for a project's page.
-    pub(super) async fn ask(&self, order: usize, project: &ProjectName) -> Answer {
+    pub(crate) async fn ask(&self, order: usize, project: &ProjectName) -> Answer {
         let cell = {
             let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(answers.entry((order, project.clone())).or_default())
@@ -66,7 +66,7 @@ impl Pages {
     }
 
     /// Asks all upstreams for a project's page.
-    pub(super) async fn ask_all(&self, project: &ProjectName) -> Vec<Answer> {
+    pub(crate) async fn ask_all(&self, project: &ProjectName) -> Vec<Answer> {
         futures_util::future::join_all((0..self.sources.len()).map(|order| self.ask(order, project))).await
     }
 }

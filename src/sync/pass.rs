@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use futures_util::stream;
 use tokio::sync::Semaphore;
 
@@ -113,10 +113,15 @@ impl Pass {
         // Under a limit the order decides who gets what is left, so it has to be that of the requirements.
         let at_once = if self.shelf.taker.budget.is_limited() { 1 } else { PROJECTS_AT_ONCE };
         let mut parts = stream::iter(work).buffered(at_once);
+        let mut failure = None;
         while let Some(part) = parts.next().await {
-            report.add(part?);
+            match part {
+                Ok(part) => report.add(part),
+                // What else is under way still comes to its end.
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     async fn project(&self, project: &ProjectName, requirements: &[&Requirement]) -> Result<Report, Error> {
@@ -184,11 +189,14 @@ impl Pass {
             let work = fetch.into_iter().filter_map(|index| {
                 let candidate = gathered.candidates.get(index)?;
                 let origin = gathered.origins.get(index)?.as_ref()?;
+                let size = gathered.size(index);
                 Some(async move {
-                    Ok::<_, Error>((index, self.shelf.taker.take(candidate, origin, Keeping::AtOnce).await?))
+                    let taken = self.shelf.taker.take(candidate, origin, size, Keeping::AtOnce).await?;
+                    Ok::<_, Error>((index, taken))
                 })
             });
-            let taken: Vec<(usize, Taken)> = try_join_all(work).await?;
+            // Where one fails, those that are under way still come to their end.
+            let taken = join_all(work).await.into_iter().collect::<Result<Vec<(usize, Taken)>, Error>>()?;
             for (index, taken) in taken {
                 report.incidents.extend(taken.incidents);
                 report.unreachable.extend(taken.unreachable);

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use futures_util::stream;
 use tokio::runtime::Handle;
 
@@ -18,7 +18,7 @@ use super::report::{
     DeviceError, Event, Kept, Missing, Nearest, Package, Planned, Refused, Report, State, Why,
 };
 use super::shelf::Shelf;
-use super::take::{Keeping, Pending, Taken};
+use super::take::{Keeping, Pending, Taken, chain};
 use super::view::{Excluded, Found, Pick, Place, solve};
 use super::{Error, Requirement};
 use crate::digest::Sha256;
@@ -275,7 +275,10 @@ impl Sets {
             if batch.is_empty() && !again {
                 break;
             }
-            self.take(&batch, report).await?;
+            let taken = self.take(&batch, report).await;
+            if let Err(error) = taken {
+                return Err(self.broken_off(goals, error).await);
+            }
             for goal in goals.iter_mut().filter(|goal| goal.is_open()) {
                 self.count_refusals(goal, &batch);
             }
@@ -287,6 +290,33 @@ impl Sets {
             }
         }
         Ok(())
+    }
+
+    /// Keeps what was fetched before an error of our own, and says what is still to be fetched.
+    async fn broken_off(&mut self, goals: &[Goal], error: Error) -> Error {
+        for goal in goals {
+            if let Err(second) = self.put(goal).await {
+                tracing::warn!("not all that was fetched could be kept: {}", chain(&second));
+                break;
+            }
+        }
+        if !error.is_full() {
+            return error;
+        }
+        let places: BTreeSet<&Place> = goals.iter().flat_map(Goal::picks).map(|pick| &pick.place).collect();
+        let left = places.into_iter().filter_map(|(project, index)| {
+            let entry = self.shelf.seen(project)?;
+            let gathered = entry.gathered();
+            match gathered.candidates.get(*index)?.knowledge {
+                Knowledge::Unknown => Some(gathered.size(*index).unwrap_or(0)),
+                _ => None,
+            }
+        });
+        let (mut files, mut bytes) = (0_usize, 0_u64);
+        for size in left {
+            (files, bytes) = (files.saturating_add(1), bytes.saturating_add(size));
+        }
+        Error::Full { files, bytes, source: Box::new(error) }
     }
 
     async fn resolve(&self, goal: &mut Goal) -> Result<(), Error> {
@@ -427,15 +457,25 @@ impl Sets {
         let work = batch.iter().filter_map(|place| {
             let entry = self.shelf.seen(&place.0)?;
             let (candidate, origin) = entry.candidate(place.1)?;
+            let size = entry.gathered().size(place.1);
             Some(async move {
                 let taken = match &origin {
-                    Some(origin) => Some(fetcher.take(&candidate, origin, Keeping::Later).await?),
+                    Some(origin) => Some(fetcher.take(&candidate, origin, size, Keeping::Later).await?),
                     None => None,
                 };
                 Ok::<_, Error>((entry, place.1, taken))
             })
         });
-        for (entry, index, taken) in try_join_all(work).await? {
+        // Where one fails, those that are under way still come to their end.
+        let mut failure = None;
+        for outcome in join_all(work).await {
+            let (entry, index, taken) = match outcome {
+                Ok(taken) => taken,
+                Err(error) => {
+                    failure = failure.or(Some(error));
+                    continue;
+                }
+            };
             // A file that the store lost and no upstream lists any more cannot be had.
             let taken = taken.unwrap_or_else(|| Taken::without_download(Knowledge::Unreachable));
             report.incidents.extend(taken.incidents);
@@ -451,7 +491,7 @@ impl Sets {
                 candidate.knowledge = taken.knowledge;
             }
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     /// Counts what was fetched for a goal and is refused; ends it where there was too much of it.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use crate::digest::Sha256;
-use crate::wheel::{Facts, INSPECTOR};
+use crate::wheel::Facts;
 
 /// The texts of the files of `index/facts/`, which are listed by hand so that no build script has to look for them.
 macro_rules! files {
@@ -55,7 +55,7 @@ const FILES: [&str; 36] = files! {
 
 static SHIPPED: LazyLock<HashMap<Sha256, Arc<Facts>>> = LazyLock::new(|| {
     let parsed = FILES.iter().filter_map(|text| serde_json::from_str::<Facts>(text).ok());
-    parsed.filter(|facts| facts.inspector >= INSPECTOR).map(|facts| (facts.sha256, Arc::new(facts))).collect()
+    parsed.filter(Facts::are_current).map(|facts| (facts.sha256, Arc::new(facts))).collect()
 });
 
 /// The shipped facts of a file, if they are those of its digest and name.

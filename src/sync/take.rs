@@ -22,16 +22,16 @@ const LARGEST_WHEEL: u64 = 16 << 30;
 
 /// How many bytes may still be downloaded.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     left: Option<Mutex<u64>>,
 }
 
 impl Budget {
-    pub(super) fn new(most: Option<u64>) -> Self {
+    pub(crate) fn new(most: Option<u64>) -> Self {
         Self { left: most.map(Mutex::new) }
     }
 
-    pub(super) fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.left.is_some()
     }
 
@@ -57,18 +57,18 @@ impl Budget {
 }
 
 /// What all downloads of a pass share.
-pub(super) struct Taker {
-    pub(super) means: Means,
-    pub(super) devices: Arc<Vec<DeviceProfile>>,
-    pub(super) listener: Listener,
-    pub(super) permits: Semaphore,
-    pub(super) budget: Budget,
-    pub(super) now: String,
+pub(crate) struct Taker {
+    pub(crate) means: Means,
+    pub(crate) devices: Arc<Vec<DeviceProfile>>,
+    pub(crate) listener: Listener,
+    pub(crate) permits: Semaphore,
+    pub(crate) budget: Budget,
+    pub(crate) now: String,
 }
 
 /// What is done with a wheel that a device takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keeping {
+pub(crate) enum Keeping {
     /// The store has it at once.
     AtOnce,
     /// The store has its facts; its bytes wait until the set that it belongs to is known to hold.
@@ -76,36 +76,36 @@ pub(super) enum Keeping {
 }
 
 /// A wheel that waits to be put into the store.
-pub(super) struct Pending {
-    pub(super) spool: tempfile::NamedTempFile,
-    pub(super) facts: Arc<wheel::Facts>,
-    pub(super) metadata: Vec<u8>,
-    pub(super) provenance: Provenance,
+pub(crate) struct Pending {
+    pub(crate) spool: tempfile::NamedTempFile,
+    pub(crate) facts: Arc<wheel::Facts>,
+    pub(crate) metadata: Vec<u8>,
+    pub(crate) provenance: Provenance,
 }
 
 /// What came of a candidate.
-pub(super) struct Taken {
+pub(crate) struct Taken {
     /// The wheel, where it is kept later.
-    pub(super) pending: Option<Pending>,
+    pub(crate) pending: Option<Pending>,
     /// What is known of it now.
-    pub(super) knowledge: Knowledge,
+    pub(crate) knowledge: Knowledge,
     /// What the upstream did wrong.
-    pub(super) incidents: Vec<Event>,
+    pub(crate) incidents: Vec<Event>,
     /// What could not be reached.
-    pub(super) unreachable: Option<Event>,
+    pub(crate) unreachable: Option<Event>,
     /// Bytes downloaded; none if nothing was.
-    pub(super) bytes: Option<u64>,
+    pub(crate) bytes: Option<u64>,
 }
 
 impl Taken {
-    pub(super) fn without_download(knowledge: Knowledge) -> Self {
+    pub(crate) fn without_download(knowledge: Knowledge) -> Self {
         Self { pending: None, knowledge, incidents: Vec::new(), unreachable: None, bytes: None }
     }
 }
 
 impl Taker {
     /// `Requires-Python` out of the metadata beside a wheel, where the page does not state it.
-    pub(super) async fn requires_python(&self, candidate: &Candidate, origin: &Origin) -> Option<String> {
+    pub(crate) async fn requires_python(&self, candidate: &Candidate, origin: &Origin) -> Option<String> {
         let offered = origin.link.file.core_metadata != CoreMetadata::Absent;
         if candidate.requires_python.is_some() || !offered {
             return None;
@@ -117,30 +117,34 @@ impl Taker {
     }
 
     /// The size of a candidate, from its page or its server.
-    pub(super) async fn size(&self, origin: &Origin) -> Option<u64> {
+    pub(crate) async fn size(&self, origin: &Origin) -> Option<u64> {
         match origin.link.file.size {
             Some(size) => Some(size),
             None => size_of(&self.means.client, &origin.link.url).await.ok().flatten(),
         }
     }
 
-    /// Fetches a candidate and keeps what it yields.
-    pub(super) async fn take(
+    /// Fetches a candidate, whose size may be known, and keeps what it yields.
+    pub(crate) async fn take(
         &self,
         candidate: &Candidate,
         origin: &Origin,
+        size: Option<u64>,
         keeping: Keeping,
     ) -> Result<Taken, Error> {
         let Ok(_permit) = self.permits.acquire().await else {
             return Ok(Taken::without_download(Knowledge::Unreachable));
         };
-        let size = if self.budget.is_limited() { self.size(origin).await } else { origin.link.file.size };
+        let size = match size {
+            None if self.budget.is_limited() => self.size(origin).await,
+            known => known,
+        };
         let Some(reserved) = self.budget.reserve(size) else {
             return Ok(Taken::without_download(Knowledge::OverLimit));
         };
         let file = candidate.name.text.clone();
         (self.listener)(Progress::Begins { file: file.clone(), size });
-        let taken = self.download(&candidate.name, origin, reserved, keeping).await?;
+        let taken = self.download(&candidate.name, origin, (size, reserved), keeping).await?;
         self.budget.settle(reserved, taken.bytes.unwrap_or(0));
         let outcome = self.outcome(&taken);
         (self.listener)(Progress::Ends { file, outcome });
@@ -151,23 +155,33 @@ impl Taker {
         &self,
         name: &WheelFilename,
         origin: &Origin,
-        limit: u64,
+        (size, limit): (Option<u64>, u64),
         keeping: Keeping,
     ) -> Result<Taken, Error> {
         let store = Arc::clone(&self.means.store);
-        let size = origin.link.file.size.unwrap_or(0);
+        let size = size.unwrap_or(0);
         let spool = tokio::task::spawn_blocking(move || store.spool_for(size)).await??;
         let wanted = Wanted {
             url: origin.link.url.clone(),
             sha256: origin.link.file.sha256(),
             size: origin.link.file.size,
             limit: limit.min(LARGEST_WHEEL),
+            append_only: false,
         };
         let listener = Arc::clone(&self.listener);
         let file = name.text.clone();
-        let progress = move |bytes| listener(Progress::Reached { file: file.clone(), bytes });
+        let progress: upstream::Progress =
+            Arc::new(move |bytes| listener(Progress::Reached { file: file.clone(), bytes }));
         match fetch(&self.means.client, &wanted, spool.path(), &progress).await {
-            Ok(fetched) => self.keep(name, origin, spool, fetched, keeping).await,
+            Ok(fetched) => {
+                if fetched.size < size {
+                    // Gives back what was set aside for a size that was none.
+                    let cut = spool.as_file().set_len(fetched.size);
+                    cut.map_err(|source| upstream::Error::Io { path: spool.path().to_owned(), source })
+                        .map_err(Error::Fetch)?;
+                }
+                self.keep(name, origin, spool, fetched, keeping).await
+            }
             Err(error @ upstream::Error::Io { .. }) => Err(Error::Fetch(error)),
             Err(upstream::Error::TooLarge { .. }) if self.budget.is_limited() => {
                 Ok(Taken::without_download(Knowledge::OverLimit))
@@ -176,7 +190,8 @@ impl Taker {
         }
     }
 
-    async fn failed(
+    /// What a fetch that failed says of a candidate.
+    pub(crate) async fn failed(
         &self,
         name: &WheelFilename,
         origin: &Origin,
@@ -218,7 +233,7 @@ impl Taker {
     }
 
     /// Inspects a whole file and puts it, or its facts, into the store.
-    async fn keep(
+    pub(crate) async fn keep(
         &self,
         name: &WheelFilename,
         origin: &Origin,
@@ -378,7 +393,7 @@ fn inspect(
 }
 
 /// An error with its causes, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -12,6 +12,7 @@ use super::report::Event;
 use super::shelf::{Declared, Shelf, parse};
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Reason};
+use crate::resolve::closure::Abi;
 use crate::resolve::{self, Explanation, Failure, Index, Lookup, Metadata, Request, Target};
 use crate::wheel::{Facts, ProjectName, SupportedTags, WheelFilename};
 
@@ -174,6 +175,23 @@ impl View<'_> {
         name.platform.iter().any(fits)
     }
 
+    /// The versions of PyTorch that may be chosen, with their string ABI as far as it is known.
+    fn torch(&self, name: &ProjectName) -> Result<Vec<(Version, Option<bool>)>, LookupError> {
+        let entry = self.runtime.block_on(self.shelf.entry(name))?;
+        let gathered = entry.gathered();
+        let offered = self.shelf.offered(name, &gathered, self.asking);
+        let torch = offered.into_iter().filter_map(|index| {
+            let candidate = gathered.candidates.get(index)?;
+            let cxx11 = match &candidate.knowledge {
+                Knowledge::Facts { facts, .. } => Abi::of(facts).cxx11,
+                _ => None,
+            };
+            let place = (name.clone(), index);
+            self.refusal(&place, candidate).is_none().then(|| (candidate.name.version.clone(), cxx11))
+        });
+        Ok(torch.collect())
+    }
+
     fn declared_by(facts: &Facts) -> Result<Arc<Metadata>, String> {
         parse(&facts.requires_dist, facts.requires_python.as_deref(), &facts.provides_extra)
     }
@@ -241,7 +259,10 @@ impl Index for View<'_> {
         let entry = self.runtime.block_on(self.shelf.entry(project))?;
         let Some((known, _)) = entry.candidate(index) else { return Ok(gone()) };
         let parsed = if let Knowledge::Facts { facts, .. } = &known.knowledge {
-            Self::declared_by(facts)
+            let abi = Abi::of(facts);
+            let beside =
+                if self.alone { Vec::new() } else { abi.beside(project, |torch| self.torch(torch))? };
+            Self::declared_by(facts).map(|metadata| Arc::new(Metadata { beside, ..(*metadata).clone() }))
         } else {
             match self.runtime.block_on(self.shelf.declared(&entry, index)) {
                 Declared::Metadata(requires_dist, parsed) => {
@@ -262,7 +283,8 @@ impl Index for View<'_> {
         };
         Ok(match parsed {
             Ok(metadata) if self.alone => {
-                Lookup::Metadata(Arc::new(Metadata { requires_dist: Vec::new(), ..(*metadata).clone() }))
+                let (requires_dist, beside) = (Vec::new(), Vec::new());
+                Lookup::Metadata(Arc::new(Metadata { requires_dist, beside, ..(*metadata).clone() }))
             }
             Ok(metadata) => {
                 for requirement in &metadata.requires_dist {

@@ -107,6 +107,16 @@ pub enum Error {
         /// What was received.
         found: u64,
     },
+    /// A body that broke off cannot be gone on with, and what is there of it is being read.
+    #[error("{url}: broke off at byte {at}, and cannot be gone on with: status {status}, expected 206")]
+    Resume {
+        /// What was asked for.
+        url: String,
+        /// Where it broke off.
+        at: u64,
+        /// What the upstream answered.
+        status: u16,
+    },
     /// A wheel came compressed, so that its bytes are not those that were published.
     #[error("{url}: came with content encoding {encoding:?}, expected none")]
     Encoding {

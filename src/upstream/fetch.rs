@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header;
@@ -15,6 +16,9 @@ use crate::digest::{Hasher, Sha256};
 
 /// Pieces that may wait between the network and the disk: some 256 KiB with the pieces that hyper reads.
 const PIECES_IN_FLIGHT: usize = 16;
+
+/// How much may be written without `progress` being told, in bytes, while more is coming.
+const TELL_EVERY: u64 = 256 << 10;
 
 /// Most tries for one file, even if each got some bytes further.
 const MOST_TRIES: u32 = 100;
@@ -30,7 +34,13 @@ pub struct Wanted {
     pub size: Option<u64>,
     /// Most bytes that are taken.
     pub limit: u64,
+    /// Whether somebody reads the file while it grows: bytes that are there never change then. A fetch that would have to begin
+    /// anew fails instead, once there are any.
+    pub append_only: bool,
 }
+
+/// Who is told the size that has reached the disk. It is called on a thread that may block.
+pub type Progress = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// A file that was fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +72,7 @@ pub async fn fetch(
     client: &Client,
     wanted: &Wanted,
     spool: &Path,
-    progress: &(dyn Fn(u64) + Send + Sync),
+    progress: &Progress,
 ) -> Result<Fetched, Error> {
     let io = |source| Error::Io { path: spool.to_owned(), source };
     let file = fs_err::OpenOptions::new().write(true).open(spool).map_err(io)?.into_parts().0;
@@ -78,6 +88,9 @@ pub async fn fetch(
             Ok(fetched) => return Ok(fetched),
             Err(error) => error,
         };
+        if wanted.append_only && state.size > 0 && (validator.is_none() || error.is_lie()) {
+            return Err(error);
+        }
         if matches!(error, Error::Hash { .. } | Error::Size { .. }) && !lied {
             lied = true;
             validator = None;
@@ -112,8 +125,11 @@ pub async fn size_of(client: &Client, url: &Url) -> Result<Option<u64>, Error> {
 impl Spool {
     fn restart(&mut self) -> Result<(), Error> {
         let io = |source| Error::Io { path: self.path.clone(), source };
-        self.file.set_len(0).map_err(io)?;
-        self.file.seek(SeekFrom::Start(0)).map_err(io)?;
+        // An empty file may have space set aside, which this would give back.
+        if self.size > 0 {
+            self.file.set_len(0).map_err(io)?;
+            self.file.seek(SeekFrom::Start(0)).map_err(io)?;
+        }
         self.hasher = Hasher::default();
         self.size = 0;
         Ok(())
@@ -138,7 +154,7 @@ async fn attempt(
     wanted: &Wanted,
     mut state: Spool,
     validator: &mut Option<Validator>,
-    progress: &(dyn Fn(u64) + Send + Sync),
+    progress: &Progress,
 ) -> Result<(Spool, Result<(), Error>), Error> {
     let mut headers = Vec::new();
     if let Some(Validator(text)) = &validator
@@ -156,6 +172,11 @@ async fn attempt(
         && range_start(&answer) == Some(state.size)
         && validator_of(&answer).is_none_or(|now| Some(now) == *validator);
     if !resumed {
+        if wanted.append_only && state.size > 0 {
+            *validator = None;
+            let error = Error::Resume { url: shown(&wanted.url), at: state.size, status: answer.status() };
+            return Ok((state, Err(error)));
+        }
         state.restart()?;
         *validator = None;
         if answer.status() == 206 || answer.status() == 416 {
@@ -189,12 +210,13 @@ async fn pour(
     mut answer: Answer,
     wanted: &Wanted,
     state: Spool,
-    progress: &(dyn Fn(u64) + Send + Sync),
+    progress: &Progress,
 ) -> Result<(Spool, Result<(), Error>), Error> {
     let mut reached = state.size;
     let path = state.path.clone();
     let (pieces, written) = mpsc::channel(PIECES_IN_FLIGHT);
-    let writer = tokio::task::spawn_blocking(move || write(state, written));
+    let told = Arc::clone(progress);
+    let writer = tokio::task::spawn_blocking(move || write(state, written, &told));
     let outcome = loop {
         match answer.chunk().await {
             Ok(None) => break Ok(()),
@@ -208,7 +230,6 @@ async fn pour(
                     // The writer has failed, and says why below.
                     break Ok(());
                 }
-                progress(reached);
             }
         }
     };
@@ -217,11 +238,17 @@ async fn pour(
     Ok((state, outcome))
 }
 
-fn write(mut state: Spool, mut pieces: mpsc::Receiver<Bytes>) -> Result<Spool, Error> {
+fn write(mut state: Spool, mut pieces: mpsc::Receiver<Bytes>, progress: &Progress) -> Result<Spool, Error> {
+    let mut told = state.size;
     while let Some(piece) = pieces.blocking_recv() {
         state.file.write_all(&piece).map_err(|source| Error::Io { path: state.path.clone(), source })?;
         state.hasher.update(&piece);
         state.size = state.size.saturating_add(piece.len() as u64);
+        // What waits in the channel is told of together.
+        if pieces.is_empty() || state.size.saturating_sub(told) >= TELL_EVERY {
+            told = state.size;
+            progress(told);
+        }
     }
     Ok(state)
 }

@@ -54,6 +54,8 @@ pub struct Upstream {
     pub priority: u32,
     /// Whether anybody may put projects into it: it comes after all others, whatever its priority.
     pub general: bool,
+    /// Whether a server that is asked for something fetches it from here; none where that is left to its settings.
+    pub pull: Option<bool>,
 }
 
 /// Why a file of upstreams cannot be used.
@@ -87,6 +89,7 @@ struct Entry {
     priority: Option<u32>,
     #[serde(default)]
     general: bool,
+    pull: Option<bool>,
     #[serde(default)]
     disabled: bool,
     /// Where the entry's facts are from; for readers.
@@ -140,6 +143,7 @@ impl Index {
             upstream.cuda = entry.cuda;
             upstream.priority = entry.priority.unwrap_or(DEFAULT_PRIORITY);
             upstream.general = entry.general;
+            upstream.pull = entry.pull;
             self.upstreams.push(upstream);
         }
         self.upstreams.sort_by(|one, other| {
@@ -183,6 +187,7 @@ impl Upstream {
             cuda: None,
             priority: DEFAULT_PRIORITY,
             general: false,
+            pull: None,
         })
     }
 

@@ -12,7 +12,7 @@ mod zip_tail;
 pub use client::{Client, Options};
 pub use credentials::{Credentials, Login};
 pub use error::{Error, shown};
-pub use fetch::{Fetched, Wanted, fetch, size_of};
+pub use fetch::{Fetched, Progress, Wanted, fetch, size_of};
 pub use index::{Index, IndexError, Kind, Upstream};
 pub use metadata::{MetadataSource, fetch_metadata, fetch_metadata_inside};
 pub use page::{Link, Listing, Source};

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::time::SystemTime;
 
 use http::header;
 use serde::{Deserialize, Serialize};
@@ -230,13 +231,21 @@ impl Source {
     async fn body(&self, url: &Url, limit: u64) -> Result<CachedPage, Error> {
         let cached = self.cached(url);
         let mut headers = vec![(header::ACCEPT, ACCEPT.to_owned())];
-        if let Some(cached) = &cached {
-            headers.push((header::IF_NONE_MATCH, cached.head.etag.clone()));
+        if let Some(CachedPage { head, .. }) = &cached {
+            if !head.etag.is_empty() {
+                headers.push((header::IF_NONE_MATCH, head.etag.clone()));
+            }
+            if !head.last_modified.is_empty() {
+                headers.push((header::IF_MODIFIED_SINCE, head.last_modified.clone()));
+            }
         }
         let answer = self.client.get(Purpose::Page, url, &headers).await?;
         match (answer.status(), cached) {
             (200, _) => {}
-            (304, Some(cached)) => return Ok(cached),
+            (304, Some(cached)) => {
+                self.touch(url);
+                return Ok(cached);
+            }
             _ => return Err(answer.status_error()),
         }
         let content_type = answer.header(&header::CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
@@ -248,20 +257,68 @@ impl Source {
                 return Err(Error::ContentType { url: shown(url), found: found.chars().take(80).collect() });
             }
         };
-        let etag = answer.header(&header::ETAG).map(ToOwned::to_owned);
+        let text = |name| answer.header(name).unwrap_or_default().to_owned();
+        let (etag, last_modified) = (text(&header::ETAG), text(&header::LAST_MODIFIED));
         let from = answer.url().clone();
         let body = answer.body(limit).await?;
         let page = CachedPage {
-            head: CacheHead { etag: etag.unwrap_or_default(), from, is_json, sha256: Sha256::of(&body) },
+            head: CacheHead { etag, last_modified, from, is_json, sha256: Sha256::of(&body) },
             is_json,
             body,
         };
-        if !page.head.etag.is_empty()
-            && let Err(error) = self.cache(url, &page)
-        {
+        if let Err(error) = self.cache(url, &page) {
             tracing::warn!(%error, "an index page cannot be cached");
         }
         Ok(page)
+    }
+
+    /// The copy of a project's page, and when it was last known to be that of the upstream. Blocks.
+    pub fn copy(&self, name: &ProjectName) -> Option<(Listing, SystemTime)> {
+        let forms = match self.known_form() {
+            // The copies of its listings are not told apart by project.
+            Some(Form::Flat) => return self.copy_of_flat(name),
+            Some(form) => vec![form],
+            None => vec![Form::Direct, Form::PlusSimple, Form::Simple],
+        };
+        let copy = |form: Form| {
+            let url = join(&form.below(&self.upstream.url).ok()?, &format!("{name}/")).ok()?;
+            let (page, time) = self.copied(&url)?;
+            Some((parse(&page).ok()?, time))
+        };
+        forms.into_iter().filter_map(copy).find(|(listing, _)| !listing.files.is_empty())
+    }
+
+    fn copy_of_flat(&self, name: &ProjectName) -> Option<(Listing, SystemTime)> {
+        let (mut all, mut oldest) = (Listing::default(), None::<SystemTime>);
+        for folder in &self.upstream.folders {
+            let Some((page, time)) = self.copied(&join(&self.upstream.url, folder).ok()?) else { continue };
+            let files = parse(&page).ok()?.files.into_iter();
+            all.files.extend(files.filter(|link| project_of(link).as_ref() == Some(name)));
+            oldest = Some(oldest.map_or(time, |oldest| oldest.min(time)));
+        }
+        oldest.filter(|_| !all.files.is_empty()).map(|time| (all, time))
+    }
+
+    fn copied(&self, url: &Url) -> Option<(CachedPage, SystemTime)> {
+        let time = fs_err::metadata(self.cache_file(url)?).ok()?.modified().ok()?;
+        Some((self.cached(url)?, time))
+    }
+
+    /// Whether all that it lists is fetched at once, and kept for as long as this value is.
+    pub fn is_flat(&self) -> bool {
+        self.known_form() == Some(Form::Flat)
+    }
+
+    /// Notes that a copy was found to be that of the upstream now.
+    fn touch(&self, url: &Url) {
+        let Some(file) = self.cache_file(url) else { return };
+        let touched = fs_err::OpenOptions::new()
+            .append(true)
+            .open(file)
+            .and_then(|file| file.into_parts().0.set_modified(SystemTime::now()));
+        if let Err(error) = touched {
+            tracing::debug!(%error, "a copy of an index page keeps its old time");
+        }
     }
 
     fn cache_file(&self, url: &Url) -> Option<PathBuf> {
@@ -301,7 +358,10 @@ struct CachedPage {
 /// First line of a cached page.
 #[derive(Serialize, Deserialize)]
 struct CacheHead {
+    /// Validators; empty where the upstream gave none.
     etag: String,
+    #[serde(default)]
+    last_modified: String,
     /// Where the page came from, after redirects: links are relative to it.
     from: Url,
     is_json: bool,

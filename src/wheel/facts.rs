@@ -66,9 +66,40 @@ pub struct Facts {
     pub inspector: u32,
 }
 
-/// Number of what an inspection finds and of what the fields mean. Facts of an earlier one whose file is not at hand are not
-/// relied on: the file is fetched and inspected anew. To be raised with every change that can change a verdict.
-pub const INSPECTOR: u32 = 1;
+/// Number of what an inspection finds and of what the fields mean. To be raised with every change that can change a verdict;
+/// [`Facts::are_current`] says what earlier facts are still good for.
+///
+/// - 1: as released first.
+/// - 2: what members were compiled against, [`Member::numpy_abi`] and [`Member::cxx11_abi`].
+pub const INSPECTOR: u32 = 2;
+
+impl Facts {
+    /// Whether inspecting the file again could show nothing that matters. Of others the file is fetched and inspected anew, unless
+    /// it is at hand, for what is not known refuses nothing.
+    pub fn are_current(&self) -> bool {
+        match self.inspector {
+            0 => false,
+            // What it did not look at stands in extension modules and in what links PyTorch, and nowhere else.
+            1 => !self.members.iter().any(Member::may_show_abi),
+            _ => true,
+        }
+    }
+
+    /// Whether two inspections found the same, as far as both looked.
+    pub fn agree_with(&self, other: &Self) -> bool {
+        if self.inspector == other.inspector {
+            return self == other;
+        }
+        let common = |facts: &Self| {
+            let mut facts = Self { inspector: 0, ..facts.clone() };
+            for member in &mut facts.members {
+                (member.numpy_abi, member.cxx11_abi) = (None, None);
+            }
+            facts
+        };
+        common(self) == common(other)
+    }
+}
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 fn is_none(inspector: &u32) -> bool {
@@ -138,6 +169,12 @@ pub struct Member {
     /// Highest `CXXABI_` version needed, such as `1.3.9`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cxxabi: Option<String>,
+    /// Major version of NumPy whose C API it was compiled against, as far as it shows: 1 runs under NumPy 1 alone, 2 under both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numpy_abi: Option<u32>,
+    /// Whether strings that it hands to PyTorch, or takes as PyTorch, are those of the C++11 ABI, as far as it shows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cxx11_abi: Option<bool>,
     /// Number of `.nvFatBinSegment` wrappers: fatbinaries that the CUDA runtime registers.
     #[serde(default)]
     pub registered_fatbins: u64,
@@ -150,6 +187,18 @@ pub struct Member {
     /// How many fatbinaries hold each image; PTX without its ISA version.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub images: BTreeMap<String, u64>,
+}
+
+impl Member {
+    /// Whether it is compiled against Python or PyTorch, as far as its name and what it links tell.
+    fn may_show_abi(&self) -> bool {
+        let file = self.path.rsplit('/').next().unwrap_or_default();
+        let module = file.ends_with(".so") && !file.starts_with("lib");
+        let links = |start: &&str| self.needed.iter().any(|soname| soname.starts_with(*start));
+        let brings = |start: &&str| self.soname.as_ref().is_some_and(|soname| soname.starts_with(*start));
+        let torch = ["libtorch", "libc10", "libpython"];
+        self.kind == MemberKind::Elf && (module || torch.iter().any(|start| links(start) || brings(start)))
+    }
 }
 
 /// The kind of a member.

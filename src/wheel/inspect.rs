@@ -620,6 +620,8 @@ fn add_scan(facts: &mut Facts, path: &str, size: u64, scan: Scan) {
         glibc: None,
         glibcxx: None,
         cxxabi: None,
+        numpy_abi: scan.signs.numpy(),
+        cxx11_abi: scan.signs.cxx11(),
         registered_fatbins: 0,
         fatbins,
         bare_cubins: scan.bare_cubins.into_iter().map(|(code, count)| (image_name(&code), count)).collect(),

@@ -98,6 +98,8 @@ fn facts(number: usize) -> Facts {
         glibc: Some("2.28".to_owned()),
         glibcxx: Some("3.4.22".to_owned()),
         cxxabi: None,
+        numpy_abi: None,
+        cxx11_abi: None,
         registered_fatbins: 12,
         fatbins: Vec::new(),
         bare_cubins: std::collections::BTreeMap::new(),

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use jetwheel::digest::Sha256;
 
 use crate::snapshot::{add, json, wheel};
-use crate::store::{SmallDisk, free};
 use crate::support::clients::{JETPACK_6, Pip};
+use crate::support::disk::{SmallDisk, free};
 use crate::support::http::get;
 use crate::support::jetwheel;
 use crate::support::mirror::Mirror;
@@ -399,10 +399,8 @@ fn requirements_choose_the_closure_for_each_device_from_the_snapshot_alone() {
 /// What was unpacked by an import that ran out of space is kept, and the next one needs room for the rest alone.
 #[test]
 fn a_full_disk_stops_an_import_before_the_switch_and_a_later_one_goes_on() {
-    let Some(disk) = SmallDisk::mount(32 << 20) else {
-        eprintln!("NOT TESTED: a full disk needs a tmpfs, and only root can mount one");
-        return;
-    };
+    let test = "bundle::a_full_disk_stops_an_import_before_the_switch_and_a_later_one_goes_on";
+    let Some(disk) = SmallDisk::mount(test, 32 << 20) else { return };
     let a = Site { dir: tempfile::tempdir().unwrap() };
     let heavy = |number: usize| {
         serde_json::json!({
@@ -416,9 +414,9 @@ fn a_full_disk_stops_an_import_before_the_switch_and_a_later_one_goes_on() {
     add(&a.data(), &[&folder]);
     assert_eq!(json(jetwheel(&a.data()).args(["export", "--make-key"]).arg(a.path("key"))).0, 0);
     let (full, _) = a.export("full.jwb", &[]);
-    let (data, ballast) = (disk.0.path().join("data"), disk.0.path().join("ballast"));
+    let (data, ballast) = (disk.path().join("data"), disk.path().join("ballast"));
     let fill_up_to = |left: u64| {
-        let bytes = usize::try_from(free(disk.0.path()).saturating_sub(left)).unwrap();
+        let bytes = usize::try_from(free(disk.path()).saturating_sub(left)).unwrap();
         let _full = fs_err::write(&ballast, vec![1; bytes]);
     };
     let untouched = || {
@@ -464,4 +462,49 @@ fn a_full_disk_stops_an_import_before_the_switch_and_a_later_one_goes_on() {
     let (code, imported) = a.import(&data, &full, &[]);
     assert_eq!((code, &imported["taken"]), (0, &5.into()), "{imported}");
     assert_eq!(json(jetwheel(&data).arg("verify")).0, 0);
+}
+
+/// What a newer program at site A knows of is in force at B; what B's program cannot read stops the import.
+#[test]
+fn advisories_of_a_newer_sender_are_in_force_and_a_policy_of_another_form_is_refused() {
+    let a = Site::with_wheels(1);
+    let (full, _) = a.export("full.jwb", &[]);
+    let unpacked = a.path("unpacked");
+    fs_err::create_dir(&unpacked).unwrap();
+    assert!(Command::new("tar").arg("-xf").arg(&full).arg("-C").arg(&unpacked).status().unwrap().success());
+    let text = fs_err::read_to_string(unpacked.join("manifest.json")).unwrap();
+    let with = |edit: &dyn Fn(&mut serde_json::Value)| {
+        let mut manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+        edit(&mut manifest);
+        fs_err::write(unpacked.join("manifest.json"), manifest.to_string()).unwrap();
+        let bundle = a.path("edited.jwb");
+        let mut tar = Command::new("tar");
+        tar.arg("-cf").arg(&bundle).arg("-C").arg(&unpacked).args(["manifest.json"]);
+        let wheel = &manifest["wheels"][0];
+        let path = ["sha256", "file"].map(|key| wheel[key].as_str().unwrap()).join("/");
+        assert!(tar.arg(format!("wheels/{path}")).status().unwrap().success());
+        bundle
+    };
+    let data = a.path("b");
+    let refused = with(&|manifest| {
+        manifest["policy"] = serde_json::json!([{"name": "rules.toml", "text": "unheard_of = 1\n"}]);
+    });
+    let (code, said) = json(jetwheel(&data).arg("import").arg(refused));
+    assert_eq!(code, 3);
+    assert!(said.as_str().unwrap().contains("policy cannot be used here: rules.toml"), "{said}");
+    assert_eq!(json(jetwheel(&data).args(["snapshot", "list"])).1["snapshots"], serde_json::json!([]));
+
+    let newer = with(&|manifest| {
+        let advisories = manifest["advisories"].as_array_mut().unwrap();
+        advisories
+            .push(serde_json::json!({"id": "X-2", "project": "demo", "action": "refuse", "text": "hangs"}));
+        advisories.push(serde_json::json!({"id": "X-3", "of_another_form": true}));
+    });
+    let (code, imported) = json(jetwheel(&data).arg("import").arg(newer));
+    assert_eq!(code, 0, "{imported}");
+    let (_, advisories) = json(jetwheel(&data).args(["advisories", "--device", ORIN]));
+    let ids: Vec<_> = advisories["advisories"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+    assert_eq!(ids.iter().filter(|id| **id == "X-2").count(), 1, "{ids:?}");
+    let (code, explained) = json(jetwheel(&data).args(["explain", "demo", "--device", ORIN]));
+    assert_eq!(explained["files"][0]["reasons"][0]["code"], "advisory", "{code}: {explained}");
 }

@@ -46,7 +46,6 @@ impl Dice {
         let seed = given.unwrap_or_else(|| {
             std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), 0)
         });
-        eprintln!("chaos: JETWHEEL_CHAOS_SEED={seed} gives the same moments again");
         Self(seed)
     }
 
@@ -168,17 +167,17 @@ impl Site {
         assert_eq!(output.status.code(), Some(0), "{when}: {said}");
         assert!(!said.contains("panic"), "{when}: {said}");
     }
+}
 
-    /// Asks a server for every page.
-    fn look(&self, mirror: &Mirror) -> Seen {
-        let pages = |selector: &str| {
-            let projects = ["add", "sync", "import"]
-                .into_iter()
-                .flat_map(|folder| ["a", "b", "c"].map(|project| format!("{folder}-{project}")));
-            projects.map(|project| (project.clone(), page(mirror, selector, &project))).collect()
-        };
-        Seen { live: pages(""), candidate: pages("@candidate"), stable: pages("@stable") }
-    }
+/// Asks a server for every page.
+fn look(mirror: &Mirror) -> Seen {
+    let pages = |selector: &str| {
+        let projects = ["add", "sync", "import"]
+            .into_iter()
+            .flat_map(|folder| ["a", "b", "c"].map(|project| format!("{folder}-{project}")));
+        projects.map(|project| (project.clone(), page(mirror, selector, &project))).collect()
+    };
+    Seen { live: pages(""), candidate: pages("@candidate"), stable: pages("@stable") }
 }
 
 fn wheel_name(folder: &str, project: &str, number: usize) -> String {
@@ -277,6 +276,7 @@ fn was_rebuilt(data: &Path) -> bool {
 #[test]
 fn kill_at_any_moment_in_any_command_leaves_the_old_or_the_new() {
     let mut dice = Dice::from_environment();
+    eprintln!("chaos: JETWHEEL_CHAOS_SEED={} gives the same moments again", dice.0);
     let mut site = Site::new();
     // The first time of each tells how long it takes here.
     let mut lasts = Vec::new();
@@ -287,7 +287,7 @@ fn kill_at_any_moment_in_any_command_leaves_the_old_or_the_new() {
         lasts.push(begin.elapsed());
     }
     let mirror = Mirror::serving(&site.data());
-    let mut before = site.look(&mirror);
+    let mut before = look(&mirror);
     drop(mirror);
     let mut killed = 0;
     for round in 0..VERBS.len() * TIMES {
@@ -304,20 +304,20 @@ fn kill_at_any_moment_in_any_command_leaves_the_old_or_the_new() {
         let mut mirror = Mirror::serving(&site.data());
         assert!(!was_rebuilt(&site.data()), "{when}: a killed process is no damage");
         assert_eq!(fs_err::read_dir(site.path("data/spool")).unwrap().count(), 0, "{when}");
-        let between = site.look(&mirror);
+        let between = look(&mirror);
         fetch_all(&mirror, &between, &when);
         for file in &ended.told {
             assert!(held(&between, file), "{when}: {file} is lost");
         }
         // The next run ends normally, beside the server or alone.
-        if !inside {
+        if inside {
+            site.run(verb, number, &when);
+        } else {
             drop(mirror);
             site.run(verb, number, &when);
             mirror = Mirror::serving(&site.data());
-        } else {
-            site.run(verb, number, &when);
         }
-        let now = site.look(&mirror);
+        let now = look(&mirror);
         compare(&before, &between, &now, &when);
         if ended.done {
             assert_eq!(between, now, "{when}: it had said that all is done");

@@ -9,9 +9,10 @@ use crate::support::mirror::Mirror;
 use crate::support::{jetwheel, make_wheels};
 
 /// Every verb, with nothing that only some of them take.
-const VERBS: [&str; 19] = [
+const VERBS: [&str; 21] = [
     "add",
     "advisories",
+    "audit",
     "completions",
     "detect",
     "devices",
@@ -28,6 +29,7 @@ const VERBS: [&str; 19] = [
     "serve",
     "snapshot",
     "sync",
+    "token",
     "verify",
 ];
 const WHEEL: &str = "demo-1.0-cp310-cp310-linux_aarch64.whl";

@@ -7,6 +7,8 @@
 
 mod support;
 
+mod abi;
+mod access;
 mod airgap;
 mod bundle;
 mod chaos;
@@ -16,12 +18,16 @@ mod device;
 mod fatbin;
 mod files_api;
 mod fleet;
+mod full_disk;
 mod hostile;
+mod index_cases;
+mod observe;
 mod packaging;
 mod pairs;
 mod pip_uv;
 mod policy;
 mod policy_files;
+mod pull;
 mod queue;
 mod resolve;
 mod resolve_http;
@@ -32,5 +38,6 @@ mod store;
 mod sync;
 mod sync_resolve;
 mod tidy;
+mod upload;
 mod views;
 mod wheel;

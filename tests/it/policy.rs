@@ -110,6 +110,8 @@ fn member(elf: &Value) -> Member {
         glibc: text(&elf["max_ver"]["GLIBC"]),
         glibcxx: text(&elf["max_ver"]["GLIBCXX"]),
         cxxabi: text(&elf["max_ver"]["CXXABI"]),
+        numpy_abi: None,
+        cxx11_abi: None,
         registered_fatbins: elf["nvFatBinSegment_wrappers"].as_u64().unwrap_or(0),
         fatbins: fatbins.collect(),
         bare_cubins: BTreeMap::new(),

@@ -199,6 +199,14 @@ fn c12_pages_may_be_compressed_and_then_have_another_tag() {
     assert_eq!(unpacked, plain.body);
     let denied = get(&mirror.url(""), &target, &[("Accept-Encoding", "gzip;q=0, *")]);
     assert_eq!(denied.header("content-encoding"), None);
+    // A plain page that is made from the compressed one, which was asked for first, is the same.
+    let packed = get(&mirror.url(""), &target, &[JSON, ("Accept-Encoding", "gzip")]);
+    let plain = get(&mirror.url(""), &target, &[JSON]);
+    let mut unpacked = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*packed.body), &mut unpacked).unwrap();
+    assert_eq!(unpacked, plain.body);
+    let tag = packed.header("etag").unwrap().replace("-gzip", "");
+    assert_eq!(plain.header("etag"), Some(&*tag));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jetwheel::digest::Sha256;
-use jetwheel::store::{NewSnapshot, Store};
+use jetwheel::policy::Policy;
+use jetwheel::store::{DeviceReport, NewSnapshot, Store};
 
 use crate::store::read_blob;
 use crate::support::http::{self, get};
@@ -216,7 +217,7 @@ fn the_configuration_says_what_a_plain_url_stands_for_and_how_many_are_kept() {
 
     let store = std::sync::Arc::new(Store::open(&data).unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let policy = jetwheel::server::PolicySource::fixed(jetwheel::policy::Policy::builtin());
+    let policy = jetwheel::server::PolicySource::fixed(Policy::builtin());
     let any = "127.0.0.1:0".parse().unwrap();
     let limits = jetwheel::server::Limits::default();
     let server = runtime.block_on(jetwheel::server::Server::bind(any, store, policy, limits)).unwrap();
@@ -390,4 +391,181 @@ fn candidate_follows_a_snapshot_that_a_crash_left_alone() {
     assert_eq!(code, 0, "{said}");
     assert_eq!(add(&data, &[&two]), None);
     assert_eq!(candidate(), first.as_str());
+}
+
+/// A report of a device, as `check.py` sends it.
+fn report(unit: &str, passed: bool, on_gpu: bool, metadata: Sha256) -> DeviceReport {
+    let status = if passed { "pass" } else { "fail" };
+    let gpu = on_gpu.then(|| serde_json::json!({"name": "Orin", "compute_capability": "8.7"}));
+    let body = serde_json::json!({"device": ORIN, "passed": passed, "unit": unit, "gpu": gpu, "torch": "2.8.0",
+        "wheels": [{"name": "torch", "version": "2.8.0", "metadata_sha256": metadata}],
+        "checks": [{"name": "matmul float32", "status": status, "seconds": 1.0}]});
+    DeviceReport::now(serde_json::from_value(body).unwrap())
+}
+
+#[test]
+fn a_promotion_can_wait_for_reports_of_devices() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    add(&data, &[&wheel(dir.path(), "torch", "2.8.0", "")]).unwrap();
+    let torch: &[&str] = &["--format", "json", "snapshot", "promote", "--require-reports", "2"];
+    let promote = |more: &[&str]| json(jetwheel(&data).args(torch).args(more));
+    let without = jetwheel(&data).args(torch).output().unwrap();
+    assert_eq!(without.status.code(), Some(2), "nobody has sent a report, and no profile is named");
+    let (code, answer) = promote(&["--device", ORIN]);
+    assert_eq!((code, answer["lacking"][0]["passed"].as_u64()), (1, Some(0)), "{answer}");
+    assert_eq!(answer["lacking"][0]["file"], "torch-2.8.0-cp310-cp310-linux_aarch64.whl");
+
+    let metadata = {
+        let store = Store::open(&data).unwrap();
+        store.rows(&"torch".parse().unwrap()).unwrap()[0].facts.metadata_sha256.unwrap()
+    };
+    let send = |unit, passed, on_gpu, metadata| {
+        Store::open(&data).unwrap().put_report(&report(unit, passed, on_gpu, metadata)).unwrap();
+    };
+    // One device twice, one that computed on its CPU, one with another wheel, and one that fails.
+    for _ in 0..2 {
+        send("a", true, true, metadata);
+    }
+    send("b", true, false, metadata);
+    send("c", true, true, Sha256::of(b"another"));
+    send("d", false, true, metadata);
+    let (code, answer) = promote(&[]);
+    let lack = &answer["lacking"][0];
+    assert_eq!((code, lack["passed"].as_u64(), lack["failed"].as_u64()), (1, Some(1), Some(1)), "{answer}");
+    let text = jetwheel(&data).args(["snapshot", "promote", "--require-reports", "2"]).output().unwrap();
+    let said = String::from_utf8(text.stdout).unwrap();
+    assert!(said.contains("linux_aarch64.whl: 1 of 2 devices ran it well, 1 say that it fails"), "{said}");
+
+    let text = jetwheel(&data).args(["advisories", "--suggested"]).output().unwrap();
+    let said = String::from_utf8(text.stdout).unwrap();
+    assert!(said.starts_with("# advisories/torch-2.8.0-on-orin-jp6.2.toml (failing reports: 1)\n"), "{said}");
+    let file = ("advisories/x.toml".to_owned(), said);
+    assert!(Policy::with_site(&[file]).is_ok(), "what is suggested can be put there as it stands");
+
+    // The last report of a device counts.
+    send("d", true, true, metadata);
+    let (code, answer) = promote(&[]);
+    assert_eq!((code, answer["channel"].as_str()), (0, Some("stable")), "{answer}");
+}
+
+/// A store that a program from before snapshots wrote (tests/data/README.md), unpacked.
+fn store_of_format_1() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let packed = crate::support::data("store-format-1.tar.gz");
+    let unpacked = Command::new("tar").arg("-xzf").arg(packed).arg("-C").arg(dir.path()).status().unwrap();
+    assert!(unpacked.success());
+    let data = dir.path().join("data");
+    assert_eq!(fs_err::read_to_string(data.join("FORMAT")).unwrap(), "1\n");
+    (dir, data)
+}
+
+#[test]
+fn a_store_of_an_older_format_is_brought_up_to_date_whenever_that_is_cut_short() {
+    let mut before = 0;
+    for round in 0..16_u64 {
+        let (_dir, data) = store_of_format_1();
+        if round > 0 {
+            let mut command = jetwheel(&data);
+            command.args(["snapshot", "list"]).stdout(std::process::Stdio::null());
+            let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(round * 2));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let format = fs_err::read_to_string(data.join("FORMAT")).unwrap();
+        assert!(format == "1\n" || format == "2\n", "{format:?}");
+        before += usize::from(format == "1\n");
+        let (code, list) = json(jetwheel(&data).args(["snapshot", "list"]));
+        assert_eq!(code, 0, "{list}");
+        let snapshots = list["snapshots"].as_array().unwrap();
+        assert_eq!((snapshots.len(), &snapshots[0]["count"]), (1, &2.into()), "round {round}: {list}");
+        assert_eq!(list["channels"]["candidate"]["current"], snapshots[0]["id"]);
+        assert_eq!(fs_err::read_to_string(data.join("FORMAT")).unwrap(), "2\n");
+        if round % 8 == 0 {
+            let mirror = Mirror::serving(&data);
+            assert_eq!(files(&mirror.url(""), ORIN, "demo").len(), 2);
+            assert_eq!(files(&mirror.url(""), &format!("{ORIN}@candidate"), "demo").len(), 2);
+        }
+    }
+    assert!(before > 1, "no kill fell before the end");
+}
+
+/// Peak memory of a command in KiB, as `getrusage` tells it to a Python that runs it.
+fn peak(command: &Command) -> u64 {
+    let script = "import resource, subprocess, sys\n\
+        subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)\n\
+        print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).arg(command.get_program()).args(command.get_args());
+    let output = python.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+}
+
+/// Case C30: memory does not grow by more than the digests. 200,000 blobs are `tests/bench/blobs.py`.
+#[test]
+fn verify_and_gc_work_in_flat_memory() {
+    const MANY: u64 = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    add(&data, &[&wheel(dir.path(), "demo", "1.0", "")]);
+    let verify = || peak(jetwheel(&data).arg("verify"));
+    let gc = || peak(jetwheel(&data).args(["gc", "--dry-run", "--older-than", "0s"]));
+    let few = (verify(), gc());
+    for number in 0..MANY {
+        orphan(&data, &number.to_string());
+    }
+    let many = (verify(), gc());
+    // 32 bytes of digest each, doubled while a list grows, and as much for each of the lists that are compared.
+    let grown = MANY * 32 * 8 / 1024 + 4096;
+    assert!(many.0 < few.0 + grown && many.1 < few.1 + 4096, "KiB of verify and gc: {few:?}, then {many:?}");
+    let (code, sweep) = json(jetwheel(&data).args(["gc", "--older-than", "0s"]));
+    assert_eq!((code, &sweep["blobs"]), (0, &MANY.into()));
+    assert_eq!(json(jetwheel(&data).arg("verify")).1["blobs"], 1);
+}
+
+/// Nothing that a sync takes in, and nothing that a server serves, is swept, however short the delay.
+#[test]
+fn gc_is_safe_beside_a_sync_and_a_serving_mirror() {
+    const WHEELS: usize = 24;
+    let dir = tempfile::tempdir().unwrap();
+    let (data, input) = (dir.path().join("data"), dir.path().join("in"));
+    let first = wheel(dir.path(), "first", "1.0", "");
+    add(&data, &[&first]);
+    fs_err::create_dir(&input).unwrap();
+    let projects: Vec<String> = (0..WHEELS).map(|number| format!("p{number}")).collect();
+    let specs = projects.iter().map(|project| {
+        serde_json::json!({"filename": format!("{project}-1.0-cp310-cp310-linux_aarch64.whl"),
+            "elfs": [{"path": "p/_C.so", "payload": 100_000, "fatbins": [["sm_87"]]}]})
+    });
+    make_wheels(&specs.collect::<Vec<_>>().into(), &input);
+    let upstream = crate::support::upstream::Upstream::serving(&input);
+    let mirror = Mirror::serving(&data);
+    let url = upstream.url("/simple/");
+    let mut sync = jetwheel(&data);
+    sync.args(["sync", "--device", ORIN, "--upstream", &url]).args(&projects);
+    let mut sync =
+        sync.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut swept = 0;
+    while sync.try_wait().unwrap().is_none() {
+        for stray in 0..20 {
+            orphan(&data, &format!("{swept} {stray}"));
+        }
+        let (code, sweep) = json(jetwheel(&data).args(["gc", "--older-than", "0s"]));
+        assert_eq!(code, 0, "{sweep}");
+        swept += sweep["blobs"].as_u64().unwrap();
+        assert_eq!(files(&mirror.url(""), ORIN, "first").len(), 1);
+    }
+    assert!(sync.wait().unwrap().success());
+    assert!(swept >= 20, "no sweep fell beside the sync");
+    let base = mirror.url("");
+    for project in &projects {
+        let name = format!("{project}-1.0-cp310-cp310-linux_aarch64.whl");
+        let bytes = fs_err::read(input.join(&name)).unwrap();
+        let path = format!("/{ORIN}/files/{}/{name}", Sha256::of(&bytes));
+        assert_eq!(get(&base, &path, &[]).body, bytes, "{name}");
+    }
+    let (code, report) = json(jetwheel(&data).arg("verify"));
+    assert_eq!((code, report["blobs"].as_u64()), (0, Some(WHEELS as u64 + 1)), "{report}");
 }

@@ -4,29 +4,31 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Each module with those that it may use, from the bottom up. `cli` composes, and may use all.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("digest", &[]),
     ("fatbin", &[]),
     ("wheel", &["digest", "fatbin"]),
     ("simple", &["digest", "wheel"]),
     ("policy", &["fatbin", "wheel"]),
     ("resolve", &["digest", "policy", "wheel"]),
-    ("store", &["digest", "wheel"]),
+    ("access", &["digest", "policy"]),
+    ("store", &["access", "digest", "wheel"]),
     ("upstream", &["digest", "simple", "wheel"]),
     ("bundle", &["digest", "store", "wheel"]),
     ("sync", &["digest", "policy", "resolve", "simple", "store", "upstream", "wheel"]),
-    ("server", &["digest", "fatbin", "policy", "resolve", "simple", "store", "wheel"]),
+    ("server", &["access", "digest", "fatbin", "policy", "resolve", "simple", "store", "wheel"]),
+    ("pull", &["digest", "policy", "server", "store", "sync", "upstream", "wheel"]),
     (
         "cli",
         &[
-            "bundle", "digest", "fatbin", "policy", "resolve", "server", "simple", "store", "sync",
-            "upstream", "wheel",
+            "access", "bundle", "digest", "fatbin", "policy", "pull", "resolve", "server", "simple", "store",
+            "sync", "upstream", "wheel",
         ],
     ),
 ];
 
 /// Modules without IO, clock, environment or async: bytes and values in, values out.
-const PURE: [&str; 6] = ["digest", "fatbin", "wheel", "simple", "policy", "resolve"];
+const PURE: [&str; 7] = ["access", "digest", "fatbin", "wheel", "simple", "policy", "resolve"];
 
 /// The one file of those that opens any, by the name it is given; its functions can be called with bytes at hand as well.
 const OPENER: &str = "src/wheel/file.rs";
@@ -49,12 +51,15 @@ const EFFECTS: [&str; 13] = [
 ];
 
 /// Crates that stay in some modules, so that each can be replaced there.
-const HOMES: [(&str, &[&str]); 11] = [
+const HOMES: [(&str, &[&str]); 14] = [
+    ("blake2", &["server"]),
+    ("md5", &["server"]),
     ("minisign", &["bundle"]),
+    ("multer", &["server"]),
     ("tar", &["bundle"]),
     ("anyhow", &["cli", "main"]),
     ("clap", &["cli", "main"]),
-    ("tokio", &["cli", "server", "store", "sync", "upstream"]),
+    ("tokio", &["cli", "pull", "server", "store", "sync", "upstream"]),
     ("hyper", &["server"]),
     ("reqwest", &["upstream"]),
     ("sled", &["store"]),

@@ -38,6 +38,7 @@ pub(super) struct FileAnswer {
     cuda_sources: u64,
     needed_dlopen: Vec<String>,
     damage: Vec<Damage>,
+    inspector: u32,
     verdicts: Vec<DeviceVerdict>,
 }
 
@@ -54,6 +55,8 @@ struct MemberAnswer {
     glibc: Option<String>,
     glibcxx: Option<String>,
     cxxabi: Option<String>,
+    numpy_abi: Option<u32>,
+    cxx11_abi: Option<bool>,
     registered_fatbins: u64,
     fatbins: Vec<FatbinRow>,
     bare_cubins: BTreeMap<String, u64>,
@@ -95,6 +98,7 @@ impl FileAnswer {
             cuda_sources: facts.cuda_sources,
             needed_dlopen: facts.needed_dlopen,
             damage: facts.damage,
+            inspector: facts.inspector,
             verdicts,
         }
     }
@@ -113,6 +117,8 @@ impl From<Member> for MemberAnswer {
             glibc: member.glibc,
             glibcxx: member.glibcxx,
             cxxabi: member.cxxabi,
+            numpy_abi: member.numpy_abi,
+            cxx11_abi: member.cxx11_abi,
             registered_fatbins: member.registered_fatbins,
             fatbins: member.fatbins,
             bare_cubins: member.bare_cubins,

@@ -269,7 +269,7 @@ pub(super) fn read_text(file: &Path) -> io::Result<String> {
 }
 
 /// The built-in upstreams with those of the site over them.
-fn read_index(dir: Option<PathBuf>, context: &Context) -> anyhow::Result<Index> {
+pub(super) fn read_index(dir: Option<PathBuf>, context: &Context) -> anyhow::Result<Index> {
     let mut index = Index::builtin().context("built-in upstreams")?;
     let Some(dir) = dir.or_else(|| context.config.index.clone().map(|dir| context.path(&dir))) else {
         return Ok(index);
@@ -306,19 +306,7 @@ fn choose_upstreams(
     let named: Vec<(&String, bool)> =
         named.chain(arguments.general.iter().map(|name| (name, true))).collect();
     for (name, general) in &named {
-        let mut upstream = match index.named(name) {
-            Some(upstream) => upstream.clone(),
-            None if name.contains("://") => Upstream::at(name).map_err(Usage)?,
-            None => {
-                let known: Vec<&str> =
-                    index.upstreams().iter().map(|upstream| upstream.name.as_str()).collect();
-                return Err(Usage(format!(
-                    "no upstream {name:?}: give a URL, or one of {}",
-                    known.join(", ")
-                ))
-                .into());
-            }
-        };
+        let mut upstream = named_upstream(name, index)?;
         upstream.general |= general;
         chosen.push((upstream, all()));
     }
@@ -337,8 +325,22 @@ fn choose_upstreams(
     Ok(chosen)
 }
 
+/// The upstream of that name, or at that URL; it serves all devices.
+pub(super) fn named_upstream(name: &str, index: &Index) -> anyhow::Result<Upstream> {
+    let upstream = match index.named(name) {
+        Some(upstream) => upstream.clone(),
+        None if name.contains("://") => Upstream::at(name).map_err(Usage)?,
+        None => {
+            let known: Vec<&str> = index.upstreams().iter().map(|upstream| upstream.name.as_str()).collect();
+            let known = known.join(", ");
+            return Err(Usage(format!("no upstream {name:?}: give a URL, or one of {known}")).into());
+        }
+    };
+    Ok(Upstream { devices: vec!["*".to_owned()], ..upstream })
+}
+
 /// What the configuration and the environment say about networks.
-fn network_options(context: &mut Context) -> anyhow::Result<Options> {
+pub(super) fn network_options(context: &mut Context) -> anyhow::Result<Options> {
     let mut options = context.config.network.options();
     options.ca = context.config.ca.as_deref().map(|file| context.path(file));
     for (host, login) in &context.config.credentials {

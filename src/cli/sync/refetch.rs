@@ -1,12 +1,13 @@
 //! Fetching a known file again, by where it came from: for `verify --repair`.
 
 use std::io;
+use std::sync::Arc;
 use std::thread;
 
 use super::network_options;
 use crate::cli::{Context, Usage};
 use crate::store::Row;
-use crate::upstream::{Client, Wanted, fetch};
+use crate::upstream::{Client, Progress, Wanted, fetch};
 
 /// A function that fetches a file by what its row says of its origin.
 pub(in crate::cli) fn refetch(
@@ -21,12 +22,14 @@ pub(in crate::cli) fn refetch(
             sha256: Some(row.facts.sha256),
             size: Some(row.facts.size),
             limit: row.facts.size,
+            append_only: false,
         };
         // A thread of its own, since this one may drive a runtime already.
         let (path, client) = (file.path(), &client);
+        let nobody: Progress = Arc::new(|_| {});
         let fetching = || -> Result<(), String> {
             let runtime = super::runtime().map_err(|error: io::Error| error.to_string())?;
-            let fetched = runtime.block_on(fetch(client, &wanted, path, &|_| {}));
+            let fetched = runtime.block_on(fetch(client, &wanted, path, &nobody));
             fetched.map(drop).map_err(|error| format!("{:#}", anyhow::Error::new(error)))
         };
         thread::scope(|scope| scope.spawn(fetching).join())

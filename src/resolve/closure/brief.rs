@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Abi;
 use super::sonames::is_checked;
-use crate::wheel::Facts;
+use crate::wheel::{Facts, Member};
 
 /// What the rules need of a wheel.
 #[derive(Debug, Clone)]
@@ -18,6 +18,10 @@ pub struct Brief {
     pub(super) linked: Vec<(String, String)>,
     /// Libraries that it opens by name, of those.
     pub(super) opened: Vec<String>,
+    /// A member that was compiled against NumPy 1.
+    pub(super) numpy_1_member: Option<String>,
+    /// A member that shows the C++ string ABI.
+    pub(super) cxx11_member: Option<String>,
     /// Libraries of that kind in it, by soname and by file name.
     pub(super) brought: BTreeSet<String>,
 }
@@ -37,6 +41,9 @@ impl Brief {
             let names = file.into_iter().chain(member.soname.as_deref());
             brought.extend(names.filter(|name| is_checked(name)).map(ToOwned::to_owned));
         }
+        let path = |shows: &dyn Fn(&Member) -> bool| {
+            facts.members.iter().find(|member| shows(member)).map(|member| member.path.clone())
+        };
         let facts_alone = Facts {
             file: facts.file.clone(),
             sha256: facts.sha256,
@@ -59,7 +66,9 @@ impl Brief {
         };
         Self {
             facts: Arc::new(facts_alone),
-            abi: Abi::default(),
+            abi: Abi::of(facts),
+            numpy_1_member: path(&|member| member.numpy_abi == Some(1)),
+            cxx11_member: path(&|member| member.cxx11_abi.is_some()),
             linked,
             opened: facts.needed_dlopen.iter().filter(|soname| is_checked(soname)).cloned().collect(),
             brought,

@@ -12,7 +12,8 @@ use crate::wheel::ProjectName;
 ///
 /// What it says of a wheel is what [`closure_by`] says over all known wheels: a wheel's fate depends on what it needs, never
 /// on what needs it. Which of that is looked up, is as little as can be: for a wheel that links nothing open, the GPU projects
-/// that it needs; for one that does, all that it leads to; for its notes, what it needs itself.
+/// that it needs and those that it was compiled against; for one that does, all that it leads to; for its notes, what it needs
+/// itself.
 pub struct Connected<'p, F> {
     device: &'p DeviceProfile,
     policy: &'p Policy,
@@ -101,6 +102,8 @@ where
                     };
                     queue.push((need, wanted));
                 }
+                let partners = wheel.brief.abi.partners(Some(&project));
+                queue.extend(partners.map(|partner| (partner, Depth::Pairs)));
             }
             reached.insert(project, depth);
         }

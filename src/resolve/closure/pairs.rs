@@ -60,33 +60,6 @@ fn is_pin(need: &Need) -> bool {
     })
 }
 
-/// Refuses a wheel whose C++ ABI is that of none of the builds that it can be installed with.
-pub(super) fn judge_abi(shelf: &Shelf<'_, '_>, entry: &Entry<'_>) -> Option<Reason> {
-    let own = entry.wheel.brief.abi.cxx11?;
-    let name = |cxx11: bool| if cxx11 { "C++11" } else { "old" };
-    entry.needs.iter().filter(|need| (shelf.rules.requires_gpu)(&need.project)).find_map(|need| {
-        let mut partners = shelf.listed(&need.project)?.filter(|other| other.satisfies(need)).peekable();
-        partners.peek()?;
-        let other = partners.try_fold(own, |_, other| match other.wheel.brief.abi.cxx11 {
-            Some(cxx11) if cxx11 != own => Some(cxx11),
-            _ => None,
-        })?;
-        Some(Reason {
-            code: Code::AbiMismatch,
-            member: None,
-            found: vec![format!("{} ABI", name(own))],
-            wanted: vec![format!("{} ABI", name(other))],
-            text: format!(
-                "compiled with the {} C++ string ABI, {} with the {} one: symbols would be missing",
-                name(own),
-                need.project,
-                name(other)
-            ),
-            remedy: format!("look for a build made for {} of this device", need.project),
-        })
-    })
-}
-
 /// What to use instead of a wheel without its pair.
 pub(super) fn remedy(shelf: &Shelf<'_, '_>, entry: &Entry<'_>) -> String {
     let Some(need) = entry.needs.iter().find(|need| mismatches(shelf, entry, need)) else {

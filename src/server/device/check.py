@@ -21,6 +21,19 @@ PROJECTS = ("torch", "torchvision", "torchaudio", "triton", "numpy", "nvidia-cub
             "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
 
 
+def unit():
+    """A name that tells this device from others, and nothing else of it: a digest of its machine id."""
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        try:
+            with open(path, "rb") as file:
+                text = file.read().strip()
+        except (IOError, OSError):
+            continue
+        if text:
+            return hashlib.sha256(b"jetwheel check " + text).hexdigest()[:16]
+    return None
+
+
 def installed():
     """Name, version and METADATA digest of the installed projects that matter; the digest names the wheel."""
     from importlib import metadata
@@ -121,7 +134,7 @@ def main():
     device = "cuda" if gpu else "cpu"
     report = {"device": DEVICE, "machine": platform.machine(), "python": platform.python_version(),
               "kernel": platform.release(), "torch": torch.__version__, "torch_cuda": torch.version.cuda,
-              "gpu": None, "wheels": installed()}
+              "unit": unit(), "gpu": None, "wheels": installed()}
     if gpu:
         major, minor = torch.cuda.get_device_capability()
         report["gpu"] = {"name": torch.cuda.get_device_name(), "compute_capability": "%d.%d" % (major, minor),

@@ -74,30 +74,21 @@ pub(super) async fn report(
             if body.gpu.is_some() { "its GPU" } else { "its CPU alone" }
         )
     } else {
-        suggestion(&id, &body)
+        suggestion(&body)
     };
     state.blocking(move |state| Ok(state.store.put_report(&DeviceReport::now(body))?)).await?;
     Ok(Reply::text(StatusCode::CREATED, Bytes::from(answer)))
 }
 
-/// An advisory file that an admin may want after a report that failed.
-fn suggestion(device: &str, body: &ReportBody) -> String {
-    let mut text = String::from(
-        "kept: checks failed. If others see the same, a file in the policy folder's advisories/ hides the wheel:\n",
-    );
-    let failed: Vec<&str> =
-        body.checks.iter().filter(|check| check.status == "fail").map(|check| check.name.as_str()).collect();
-    if let Some(torch) = body.wheels.iter().find(|wheel| wheel.name == "torch") {
-        let _infallible = write!(
-            text,
-            "\n[[advisory]]\nid = {:?}\nproject = \"torch\"\nversions = {:?}\ndevices = [{device:?}]\naction = \"warn\"\n\
-             text = {:?}\nsources = []\n",
-            format!("torch-{}-on-{device}", torch.version),
-            format!("=={}", torch.version),
-            format!("failed on {device}: {}", failed.join(", ")),
-        );
+/// What an admin may want after a report that failed.
+fn suggestion(body: &ReportBody) -> String {
+    match body.advisory() {
+        Some((file, text)) => format!(
+            "kept: checks failed. If others see the same, the policy folder's advisories/{file} may say so \
+             (action = \"refuse\" hides the wheel):\n\n{text}"
+        ),
+        None => "kept: checks failed\n".to_owned(),
     }
-    text
 }
 
 /// A text that stands between single quotes in sh and between double quotes in Python: letters, digits, and what URLs

@@ -51,7 +51,8 @@ impl Verdicts {
                 let listed = in_force.policy.lists(project, judgement.verdict);
                 let of_wheel = |report: &&DeviceReport| report.is_of(&device.id, &row.facts);
                 let reports = reports.iter().filter(of_wheel).map(check).collect();
-                Candidate { facts: row.facts, held: row.held, judgement, listed, reports }
+                let gone_since = row.provenance.gone_since;
+                Candidate { facts: row.facts, held: row.held, judgement, listed, gone_since, reports }
             })
             .collect();
         Ok(Some(explain(project, &device.id, &candidates, wanted)))

@@ -7,7 +7,7 @@ use fs_err as fs;
 
 use super::lines::Lines;
 use super::{Document, Log};
-use crate::store::layout::{Layout, persist, read_bounded, sync_folder, write_durably};
+use crate::store::layout::{Layout, PRIVATE, READABLE, persist, read_bounded, sync_folder, write_durably_as};
 use crate::store::{Error, SnapshotId};
 
 /// The folders `snapshots` and `channels`, and the files beside them.
@@ -25,6 +25,7 @@ impl Disk {
         match document {
             Document::Site => self.layout.site(),
             Document::Upstreams => self.layout.upstreams(),
+            Document::Tokens => self.layout.tokens(),
             Document::Channel(name) => self.layout.channel(name),
         }
     }
@@ -42,14 +43,16 @@ impl Disk {
         if let Document::Channel(_) = document {
             fs::create_dir_all(self.layout.channels()).map_err(Error::io(&path))?;
         }
-        write_durably(&self.layout.spool(), &path, text)
+        let mode = if document == Document::Tokens { PRIVATE } else { READABLE };
+        write_durably_as(&self.layout.spool(), &path, text, mode)
     }
 
     pub(super) fn log(&self, log: Log) -> Lines {
-        Lines::new(match log {
-            Log::Incidents => self.layout.incidents(),
-            Log::Reports => self.layout.reports(),
-        })
+        match log {
+            Log::Incidents => Lines::new(self.layout.incidents()),
+            Log::Reports => Lines::new(self.layout.reports()),
+            Log::Audit => Lines::keeping_all(self.layout.audit()),
+        }
     }
 
     pub(super) fn snapshot(&self, id: &SnapshotId) -> PathBuf {

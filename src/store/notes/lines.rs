@@ -10,18 +10,24 @@ use serde::de::DeserializeOwned;
 use crate::store::Error;
 use crate::store::layout::sync_folder;
 
-/// The longest log, in bytes; then it becomes `NAME.jsonl.1`, in place of an older one.
+/// The longest log, in bytes; then it becomes `NAME.jsonl.1`. That takes the place of an older one, or `NAME.jsonl.2` is next.
 const LONGEST_LOG: u64 = 8 << 20;
 
 /// The log in one file.
 #[derive(Debug)]
 pub(super) struct Lines {
     path: PathBuf,
+    keeps_all: bool,
 }
 
 impl Lines {
     pub(super) const fn new(path: PathBuf) -> Self {
-        Self { path }
+        Self { path, keeps_all: false }
+    }
+
+    /// A log of which no line is ever removed.
+    pub(super) const fn keeping_all(path: PathBuf) -> Self {
+        Self { path, keeps_all: true }
     }
 
     /// Appends a line: durable when this returns.
@@ -30,7 +36,7 @@ impl Lines {
         let mut line = serde_json::to_vec(value).map_err(|error| Error::io(path)(error.into()))?;
         line.push(b'\n');
         if fs::metadata(path).is_ok_and(|found| found.len().saturating_add(line.len() as u64) > LONGEST_LOG) {
-            fs::rename(path, path.with_extension("jsonl.1")).map_err(Error::io(path))?;
+            fs::rename(path, self.aside()).map_err(Error::io(path))?;
         }
         let mut log = fs::OpenOptions::new()
             .create(true)
@@ -48,6 +54,13 @@ impl Lines {
         }
         log.write_all(&line).and_then(|()| log.sync_all()).map_err(Error::io(path))?;
         path.parent().map_or(Ok(()), sync_folder)
+    }
+
+    /// What a log that is full is called from then on.
+    fn aside(&self) -> PathBuf {
+        let numbered = |number: u32| self.path.with_extension(format!("jsonl.{number}"));
+        let free = (1..u32::MAX).map(numbered).find(|path| !self.keeps_all || !path.exists());
+        free.unwrap_or_else(|| numbered(u32::MAX))
     }
 
     /// The lines of the newest log, oldest first. Those that are none, such as half of one, are passed over.

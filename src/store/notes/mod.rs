@@ -27,6 +27,8 @@ pub(super) enum Document {
     Site,
     /// When each upstream was last reached.
     Upstreams,
+    /// The access tokens.
+    Tokens,
     /// Where a channel points, by its name.
     Channel(&'static str),
 }
@@ -38,6 +40,8 @@ pub(super) enum Log {
     Incidents,
     /// What devices reported.
     Reports,
+    /// Who changed the store; nothing of it is ever removed.
+    Audit,
 }
 
 /// Where they are kept.

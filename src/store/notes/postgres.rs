@@ -28,6 +28,7 @@ impl Document {
     pub(in crate::store) fn row(self) -> String {
         match self {
             Self::Site => "site".to_owned(),
+            Self::Tokens => "tokens".to_owned(),
             Self::Upstreams => "upstreams".to_owned(),
             Self::Channel(name) => format!("channels/{name}"),
         }
@@ -39,6 +40,7 @@ impl Log {
         match self {
             Self::Incidents => "incidents",
             Self::Reports => "reports",
+            Self::Audit => "audit",
         }
     }
 }

@@ -129,6 +129,8 @@ pub struct NewSnapshot {
     pub policy: Vec<PolicyFile>,
     /// Whether it is made even where the newest one says the same.
     pub always: bool,
+    /// Whether files that their upstream lists no more are left out.
+    pub without_gone: bool,
 }
 
 /// What a list of files amounts to.
@@ -165,11 +167,11 @@ impl Store {
         }
         let turn = locked(&self.writer);
         let mut totals = Totals::new(&new.policy);
-        self.each_held(|file| {
+        self.each_held(new.without_gone, |file| {
             totals.add(&file);
             Ok(())
         })?;
-        let made = self.write_snapshot(new, totals, |put| self.each_held(put))?;
+        let made = self.write_snapshot(new, totals, |put| self.each_held(new.without_gone, put))?;
         drop(turn);
         Ok(made)
     }
@@ -254,8 +256,12 @@ impl Store {
         Ok(Some(id))
     }
 
-    /// Visits all held files, by project and name.
-    fn each_held(&self, mut visit: impl FnMut(SnapshotFile) -> io::Result<()>) -> Result<(), Error> {
+    /// Visits all held files, or those of them that their upstreams still list, by project and name.
+    fn each_held(
+        &self,
+        without_gone: bool,
+        mut visit: impl FnMut(SnapshotFile) -> io::Result<()>,
+    ) -> Result<(), Error> {
         // Damage found here is mended by the read.
         self.read(|catalogue| catalogue.record(SUM))?;
         let place = self.catalogue()?;
@@ -272,7 +278,8 @@ impl Store {
             let named = parse_file_key(key, &project_prefix(&project));
             let (file, sha256) = named.ok_or_else(|| strange(key))?;
             let light: Light = parse_payload(key, payload)?;
-            if light.held && unwritten.is_none() {
+            let left_out = without_gone && light.provenance.gone_since.is_some();
+            if light.held && !left_out && unwritten.is_none() {
                 unwritten = visit(SnapshotFile { project, file, sha256, size: light.size }).err();
             }
             Ok(())
@@ -284,7 +291,7 @@ impl Store {
     /// All held files, by project and name.
     pub fn held_files(&self) -> Result<Vec<SnapshotFile>, Error> {
         let mut files = Vec::new();
-        self.each_held(|file| {
+        self.each_held(false, |file| {
             files.push(file);
             Ok(())
         })?;

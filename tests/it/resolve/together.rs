@@ -21,19 +21,24 @@ struct Spec {
     needs: Vec<(usize, u32, u32)>,
     links: Option<u32>,
     brings: Option<u32>,
+    numpy: Option<u32>,
+    cxx11: Option<bool>,
 }
 
 fn spec() -> impl Strategy<Value = Spec> {
     let needs = prop::collection::vec((0..PROJECTS.len(), 0..4_u32, 0..4_u32), 0..4);
     let library = || prop::option::weighted(0.4, 0..3_u32);
-    (0..PROJECTS.len() - 1, 0..4_u32, prop::bool::weighted(0.2), needs, library(), library()).prop_map(
-        |(project, version, refused, needs, links, brings)| Spec {
+    let abi = (prop::option::weighted(0.3, 1..3_u32), prop::option::weighted(0.3, any::<bool>()));
+    (0..PROJECTS.len() - 1, 0..4_u32, prop::bool::weighted(0.2), needs, library(), library(), abi).prop_map(
+        |(project, version, refused, needs, links, brings, (numpy, cxx11))| Spec {
             project,
             version,
             refused,
             needs,
             links,
             brings,
+            numpy,
+            cxx11,
         },
     )
 }
@@ -54,7 +59,7 @@ fn wheel(spec: &Spec) -> Wheel {
         .collect();
     let library = |number: u32| format!("libtorch_part{number}.so");
     let mut members = vec![json!({"path": "x/_C.so", "size": 1, "kind": "elf",
-        "needed": spec.links.map(library).into_iter().collect::<Vec<_>>()})];
+        "numpy_abi": spec.numpy, "cxx11_abi": spec.cxx11, "needed": spec.links.map(library).into_iter().collect::<Vec<_>>()})];
     members.extend(
         spec.brings.map(|number| json!({"path": format!("x/{}", library(number)), "size": 1, "kind": "elf"})),
     );

@@ -83,35 +83,52 @@ pub(crate) struct Pip {
     environment: &'static str,
     /// Only one `--platform` is understood before pip 20.3.
     one_platform: bool,
+    retries: &'static str,
 }
 
 impl Pip {
     /// The pip of Ubuntu 20.04, thus of JetPack 5.
     pub(crate) fn v20_0_2() -> Self {
-        Self { environment: "pip-20.0.2", one_platform: true }
+        Self { environment: "pip-20.0.2", one_platform: true, retries: "1" }
     }
 
     /// The pip of Ubuntu 22.04, thus of JetPack 6.
     pub(crate) fn v22_0_2() -> Self {
-        Self { environment: "pip-22.0.2", one_platform: false }
+        Self { environment: "pip-22.0.2", one_platform: false, retries: "1" }
     }
 
     /// The newest pip at the time of `./ci.sh test`.
     pub(crate) fn newest() -> Self {
-        Self { environment: "pip-newest", one_platform: false }
+        Self { environment: "pip-newest", one_platform: false, retries: "1" }
+    }
+
+    /// With as many retries as pip has by default.
+    pub(crate) fn retrying(self) -> Self {
+        Self { retries: "5", ..self }
     }
 
     /// `pip download --no-deps` of one requirement for another machine, from one index alone.
     ///
     /// A pip that understands one platform alone is asked platform by platform until it is content.
     pub(crate) fn download(self, index_url: &str, target: Target, requirement: &str) -> Fetched {
+        self.download_with_netrc(index_url, target, requirement, "")
+    }
+
+    /// As `download`, with a netrc file of that content.
+    pub(crate) fn download_with_netrc(
+        self,
+        index_url: &str,
+        target: Target,
+        requirement: &str,
+        netrc: &str,
+    ) -> Fetched {
         if !self.one_platform {
-            return self.run(index_url, target.python, target.platforms, requirement);
+            return self.run(index_url, target.python, target.platforms, requirement, netrc);
         }
         let mut tries = target
             .platforms
             .iter()
-            .map(|platform| self.run(index_url, target.python, &[platform], requirement));
+            .map(|platform| self.run(index_url, target.python, &[platform], requirement, netrc));
         let mut last = tries.next().unwrap();
         for next in tries {
             if last.done {
@@ -122,8 +139,16 @@ impl Pip {
         last
     }
 
-    fn run(self, index_url: &str, python: &str, platforms: &[&str], requirement: &str) -> Fetched {
+    fn run(
+        self,
+        index_url: &str,
+        python: &str,
+        platforms: &[&str],
+        requirement: &str,
+        netrc: &str,
+    ) -> Fetched {
         let folder = tempfile::tempdir().unwrap();
+        write_netrc(folder.path(), netrc);
         let wheels = folder.path().join("wheels");
         fs::create_dir(&wheels).unwrap();
         let mut command = clean(&client_program(self.environment, "python"), folder.path());
@@ -132,6 +157,7 @@ impl Pip {
         for platform in platforms {
             command.args(["--platform", platform]);
         }
+        command.env("PIP_RETRIES", self.retries);
         command.arg("--dest").arg(&wheels).arg(requirement);
         finish(command, folder, |_| true)
     }
@@ -144,13 +170,33 @@ pub(crate) struct Uv;
 impl Uv {
     /// `uv pip install --no-deps --target` of one requirement for another machine, from one index alone.
     pub(crate) fn install(index_url: &str, target: Target, requirement: &str) -> Fetched {
+        Self::install_with_netrc(index_url, target, requirement, "")
+    }
+
+    /// As `install`, with a netrc file of that content.
+    pub(crate) fn install_with_netrc(
+        index_url: &str,
+        target: Target,
+        requirement: &str,
+        netrc: &str,
+    ) -> Fetched {
         let folder = tempfile::tempdir().unwrap();
+        write_netrc(folder.path(), netrc);
         let mut command = clean(&client_program("uv", "uv"), folder.path());
         command.args(["pip", "install", "--no-deps", "--no-cache", "--no-config", "--only-binary", ":all:"]);
         command.args(["--python-version", target.python, "--python-platform", target.uv_platform]);
         command.args(["--default-index", index_url, "--python"]).arg(client_program("uv", "python"));
         command.arg("--target").arg(folder.path().join("wheels")).arg(requirement);
         finish(command, folder, |name| name.ends_with(".dist-info"))
+    }
+}
+
+fn write_netrc(home: &Path, netrc: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !netrc.is_empty() {
+        let file = home.join(".netrc");
+        fs::write(&file, netrc).unwrap();
+        fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 }
 

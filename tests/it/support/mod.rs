@@ -2,6 +2,7 @@
 
 pub(crate) mod clients;
 pub(crate) mod devpi;
+pub(crate) mod disk;
 pub(crate) mod http;
 pub(crate) mod mirror;
 pub(crate) mod network;

@@ -1,6 +1,7 @@
 //! Networks of their own: from inside one, nothing but its own loopback can be reached.
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ impl Network {
         for (make, enter) in ways {
             match hold(make) {
                 Ok(process) => return Self(Some(Arc::new(Holder { process, enter }))),
-                Err(why) => said.push_str(&format!("  unshare {}: {}\n", make.join(" "), why.trim())),
+                Err(why) => writeln!(said, "  unshare {}: {}", make.join(" "), why.trim()).unwrap(),
             }
         }
         panic!(

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use jetwheel::digest::Sha256;
 
@@ -22,7 +23,28 @@ pub(crate) enum Fault {
     Empty,
     /// A redirect.
     Redirect(String),
+    /// The bytes after so many wait for a gate to be opened.
+    Hold(usize, Gate),
 }
+
+/// What an upstream waits for, closed at first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let closed = |open: &mut bool| !*open;
+        drop(self.0.1.wait_timeout_while(self.0.0.lock().unwrap(), HOLD_LIMIT, closed).unwrap());
+    }
+}
+
+/// How long a gate stays closed at most.
+const HOLD_LIMIT: Duration = Duration::from_mins(2);
 
 /// A file that the upstream has.
 #[derive(Debug, Clone)]
@@ -194,6 +216,20 @@ impl Upstream {
         std::mem::take(&mut self.state.lock().unwrap().seen)
     }
 
+    /// Whether that path was asked for since requests were last taken.
+    pub(crate) fn has_seen(&self, path: &str) -> bool {
+        self.state.lock().unwrap().seen.iter().any(|seen| seen.path == path)
+    }
+
+    /// Takes no more connections: they are refused.
+    pub(crate) fn end(&self) {
+        self.state.lock().unwrap().stopped = true;
+        // Wakes the listener, so that it sees that; it is closed when it refuses.
+        while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            thread::yield_now();
+        }
+    }
+
     /// Paths of the files that were asked for since the last call, in order, whole or from a place to their end.
     pub(crate) fn fetched(&self) -> Vec<String> {
         let seen = self.seen().into_iter();
@@ -220,11 +256,14 @@ struct Answer {
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
     break_after: Option<usize>,
+    hold: Option<(usize, Gate)>,
+    /// What even the head waits for.
+    silent: Option<Gate>,
 }
 
 impl Answer {
     fn of(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: Vec::new(), break_after: None }
+        Self { status, headers: Vec::new(), body: Vec::new(), break_after: None, hold: None, silent: None }
     }
 }
 
@@ -235,6 +274,9 @@ fn answer(mut stream: impl Read + Write, state: &Mutex<State>) {
         state.seen.push(seen.clone());
         choose(&mut state, &seen)
     };
+    if let Some(gate) = &answer.silent {
+        gate.wait();
+    }
     let mut head = format!("HTTP/1.1 {} x\r\nConnection: close\r\n", answer.status);
     write!(head, "Content-Length: {}\r\n", answer.body.len()).unwrap();
     for (name, value) in &answer.headers {
@@ -243,9 +285,20 @@ fn answer(mut stream: impl Read + Write, state: &Mutex<State>) {
     head.push_str("\r\n");
     let body = if seen.method == "HEAD" { &[][..] } else { &answer.body };
     let body = body.get(..answer.break_after.unwrap_or(body.len())).unwrap_or(body);
+    let (first, gate) = match &answer.hold {
+        Some((after, gate)) => (*after, Some(gate)),
+        None => (body.len(), None),
+    };
+    let (first, rest) = body.split_at(first.min(body.len()));
+    let mut write = |bytes: &[u8]| stream.write_all(bytes).and_then(|()| stream.flush());
     // A client may leave early.
-    let _left =
-        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).and_then(|()| stream.flush());
+    if write(&[head.as_bytes(), first].concat()).is_err() {
+        return;
+    }
+    if let Some(gate) = gate {
+        gate.wait();
+        let _left = write(rest);
+    }
 }
 
 fn receive(stream: &mut impl Read) -> Option<Seen> {
@@ -292,6 +345,11 @@ fn choose(state: &mut State, seen: &Seen) -> Answer {
             answer.headers.push(("Location", to));
             return answer;
         }
+        Some(Fault::Hold(_, gate)) => {
+            let mut answer = Answer::of(503);
+            answer.silent = Some(gate);
+            return answer;
+        }
         _ => {}
     }
     let project = match (state.flat, place.strip_suffix('/')) {
@@ -315,6 +373,8 @@ fn choose(state: &mut State, seen: &Seen) -> Answer {
         headers: vec![("Content-Type", "text/html; charset=utf-8".to_owned()), ("ETag", etag)],
         body: body.into_bytes(),
         break_after: None,
+        hold: None,
+        silent: None,
     }
 }
 
@@ -368,6 +428,7 @@ fn file(state: &mut State, path: &str, seen: &Seen) -> Answer {
         }
         Some(Fault::Empty) => return answer,
         Some(Fault::BreakAfter(bytes)) => answer.break_after = Some(bytes),
+        Some(Fault::Hold(bytes, gate)) => answer.hold = Some((bytes, gate)),
         None => {}
     }
     answer.headers.push(("ETag", served.etag.clone()));

@@ -1,0 +1,216 @@
+//! `jetwheel token`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use clap::Subcommand;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Answer, Context, Format, Usage, gc::parse_delay};
+use crate::access::{BadToken, NewToken, Scope, Token};
+
+/// Arguments of `jetwheel token`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Whatever changes the mirror over HTTP needs a token; reading needs one where the configuration's [access] says so. A running
+server takes up a new token, and lets a revoked one go, at once.
+
+Examples:
+  jetwheel token create ci --scope upload --expires 90d
+  jetwheel token list
+  jetwheel token revoke ci")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Make a token, and show it once
+    Create(Create),
+    /// List the tokens: scopes, devices, end, last use
+    List,
+    /// Take a token away; no request gets by with it from then on
+    Revoke(Revoke),
+}
+
+/// Arguments of `jetwheel token create`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The token itself is printed to standard output, once; only a digest of it is kept. Clients present it as the password of the
+user __token__ (pip, uv, twine: in a netrc file, in the URL, or asked for), or as `Authorization: Bearer`.
+
+Scopes: read (where the configuration's [access] asks for it), report (the same), upload, and admin, which is all of them.
+--device bounds reading and reporting; what is uploaded reaches every device that it runs on.
+
+Examples:
+  jetwheel token create ci --scope upload --expires 90d
+  jetwheel token create robots --scope read --scope report --device 'orin-*' --device thor-jp7.0
+  jetwheel token create backup --scope admin --format json")]
+struct Create {
+    /// What to call it: letters, digits, dots, dashes, underscores
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// What it allows: read, upload, report, admin
+    #[arg(long = "scope", value_name = "SCOPE", required = true, value_delimiter = ',')]
+    scopes: Vec<Scope>,
+    /// Device that it reads and reports for, or a pattern [default: all]
+    #[arg(long = "device", value_name = "ID-or-PATTERN", value_delimiter = ',')]
+    devices: Vec<String>,
+    /// How long it is good for: 12h, 90d [default: until it is revoked]
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
+    expires: Option<Duration>,
+}
+
+/// Arguments of `jetwheel token revoke`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  jetwheel token revoke ci")]
+struct Revoke {
+    /// Name of the token
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+/// What is told of a token; never its digest.
+#[derive(Debug, Serialize)]
+struct Told {
+    name: String,
+    scopes: BTreeSet<Scope>,
+    devices: Vec<String>,
+    created: Timestamp,
+    expires: Option<Timestamp>,
+    expired: bool,
+    last_used: Option<Timestamp>,
+    /// The token itself, where it was made just now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
+impl Told {
+    fn new(token: &Token, secret: Option<String>) -> Self {
+        Self {
+            name: token.name.clone(),
+            scopes: token.scopes.clone(),
+            devices: token.devices.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
+            created: token.created,
+            expires: token.expires,
+            expired: token.expired(Timestamp::now()),
+            last_used: token.last_used,
+            token: secret,
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
+    match &arguments.command {
+        TokenCommand::Create(arguments) => create(arguments, context),
+        TokenCommand::List => list(context),
+        TokenCommand::Revoke(arguments) => revoke(arguments, context),
+    }
+}
+
+fn create(arguments: &Create, context: &mut Context) -> anyhow::Result<Answer> {
+    let Create { name, scopes, devices, expires } = arguments;
+    let expires = match expires {
+        Some(expires) => Some(
+            Timestamp::now()
+                .checked_add(*expires)
+                .map_err(|_| Usage("--expires is further away than any calendar goes".to_owned()))?,
+        ),
+        None => None,
+    };
+    let policy = context.policy()?;
+    for device in devices.iter().filter(|device| !device.contains('*')) {
+        if policy.device(device).is_none() {
+            context.console.say(format_args!(
+                "note: no device {device:?} is known now; the token is good for one of that name all the same"
+            ))?;
+        }
+    }
+    let new = NewToken {
+        name: name.clone(),
+        scopes: scopes.iter().copied().collect(),
+        devices: devices.clone(),
+        expires,
+    };
+    let store = context.store()?;
+    let (token, secret) = store.create_token(new)?.map_err(|bad| usage(&bad))?;
+    let told = Told::new(&token, Some(secret.reveal().to_owned()));
+    let what =
+        json!({"name": told.name, "scopes": told.scopes, "devices": told.devices, "expires": told.expires});
+    context.audit("token create", what)?;
+    if context.format == Format::Json {
+        context.console.print_json(&told)?;
+    } else {
+        context.console.say("this is shown once; keep it where secrets are kept:")?;
+        context.console.print(format_args!("{}\n", secret.reveal()))?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn list(context: &mut Context) -> anyhow::Result<Answer> {
+    let store = context.store()?;
+    store.write_uses()?;
+    let tokens = store.tokens()?;
+    let told: Vec<Told> = tokens.list().into_iter().map(|token| Told::new(token, None)).collect();
+    if context.format == Format::Json {
+        context.console.print_json(&json!({"tokens": told}))?;
+        return Ok(Answer::Yes);
+    }
+    if told.is_empty() {
+        context.console.say("there are no tokens; jetwheel token create NAME --scope SCOPE makes one")?;
+        return Ok(Answer::Yes);
+    }
+    let wide = told.iter().map(|token| token.name.len()).max().unwrap_or(0).max(4);
+    context.console.print(format_args!(
+        "{:<wide$}  {:<20}  {:<20}  {:<20}  DEVICES\n",
+        "NAME", "SCOPES", "EXPIRES", "LAST USED"
+    ))?;
+    for token in told {
+        let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
+        let expires = match token.expires {
+            Some(_) if token.expired => "expired".to_owned(),
+            expires => moment(expires),
+        };
+        let devices = if token.devices.is_empty() { "all".to_owned() } else { token.devices.join(", ") };
+        context.console.print(format_args!(
+            "{:<wide$}  {:<20}  {expires:<20}  {:<20}  {devices}\n",
+            token.name,
+            scopes.join(", "),
+            moment(token.last_used),
+        ))?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn revoke(arguments: &Revoke, context: &mut Context) -> anyhow::Result<Answer> {
+    let store = context.store()?;
+    let token = match store.revoke_token(&arguments.name)? {
+        Ok(token) => token,
+        Err(unknown @ BadToken::Unknown(_)) => {
+            context.console.say(unknown)?;
+            return Ok(Answer::No);
+        }
+        Err(bad) => return Err(usage(&bad).into()),
+    };
+    context.audit("token revoke", json!({"name": token.name}))?;
+    if context.format == Format::Json {
+        context.console.print_json(&json!({"revoked": token.name}))?;
+    } else {
+        context.console.print(format_args!("revoked {}\n", token.name))?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn usage(bad: &BadToken) -> Usage {
+    Usage(bad.to_string())
+}
+
+/// A moment to the second, or a dash.
+fn moment(moment: Option<Timestamp>) -> String {
+    moment.map_or_else(|| "-".to_owned(), |moment| moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
