@@ -30,6 +30,7 @@ mod inspect;
 mod inventory;
 mod log;
 mod man;
+mod migrate;
 mod pull;
 mod quickstart;
 mod rebuild;
@@ -152,6 +153,8 @@ pub enum Command {
     Verify(verify::Arguments),
     /// Remove old snapshots, and wheels that nothing names
     Gc(gc::Arguments),
+    /// Copy the store to that of another configuration, embedded or shared
+    Migrate(migrate::Arguments),
     /// Make the catalogue anew from the blobs and their sidecar files
     Rebuild(rebuild::Arguments),
     /// Make, list and revoke access tokens
@@ -357,6 +360,7 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Advisories(arguments) => advisories::run(&arguments, context),
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Gc(arguments) => gc::run(&arguments, context),
+        Command::Migrate(arguments) => migrate::run(&arguments, context),
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),
         Command::Token(arguments) => token::run(&arguments, context),
         Command::Audit(arguments) => audit::run(&arguments, context),

@@ -270,7 +270,8 @@ fn lock_file(path: &Path) -> Result<fs::File, Error> {
 }
 
 /// Verbs that open the store, for the note in the lock file.
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 17] = [
+    "migrate",
     "work",
     "add",
     "sync",

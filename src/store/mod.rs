@@ -42,6 +42,7 @@ mod sidecar;
 mod site;
 mod snapshot;
 mod tokens;
+mod transfer;
 mod upstreams;
 mod verify;
 mod write;
@@ -61,6 +62,7 @@ pub use snapshot::{
     CHANNELS, Channel, FilesByProject, NewSnapshot, NotASnapshotId, Origin, PolicyFile, Snapshot,
     SnapshotFile, SnapshotHead, SnapshotId,
 };
+pub use transfer::Transferred;
 pub use upstreams::Reached;
 pub use verify::{Fetch, Finding, FindingKind, Report, SnapshotFinding};
 

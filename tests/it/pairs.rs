@@ -85,6 +85,45 @@ fn large_wheels_are_sent_in_parts(site: &Site) {
     assert!(store.signed_url(&sha256).unwrap().unwrap().contains("X-Amz-Signature="));
 }
 
+/// An embedded store moves to a database and a bucket and back, and nothing is different after.
+#[test]
+fn a_store_moves_to_another_kind_and_back() {
+    let (server, s3) = (Server::start(), s3::Server::start());
+    let (from, scaled, back) =
+        (Site::embedded(), Site::with_s3(&s3, "moved", Some(server.database("moved"))), Site::embedded());
+    let store = from.open();
+    fill(&store);
+    let new = NewSnapshot { reason: "create".to_owned(), ..NewSnapshot::default() };
+    let id = store.take_snapshot(&new).unwrap().unwrap();
+    store.promote("stable", &id).unwrap();
+    store.put_incident(&Incident::now(IncidentKind::ChangedFile, "once".to_owned())).unwrap();
+    let state = |store: &Store| {
+        (
+            answers(store),
+            store.snapshot(&id).unwrap(),
+            store.channels(),
+            store.incidents().unwrap(),
+            store.site().unwrap(),
+        )
+    };
+    let before = state(&store);
+    drop(store);
+    let migrate = |from: &Site, to: &Site| {
+        let mut command = from.command();
+        let (code, answer) =
+            run_json(command.arg("migrate").arg("--to").arg(to.config()).arg("--to-data").arg(to.data()));
+        assert_eq!(code, Some(0), "{answer}");
+        answer["copied"].clone()
+    };
+    let copied = migrate(&from, &scaled);
+    assert_eq!((&copied["wheels"], &copied["snapshots"]), (&31.into(), &1.into()));
+    assert!(state(&scaled.open()) == before);
+    let again = migrate(&from, &scaled);
+    assert_eq!((&again["wheels"], &again["known"], &again["snapshots"]), (&0.into(), &32.into(), &0.into()));
+    migrate(&scaled, &back);
+    assert!(state(&back.open()) == before);
+}
+
 /// One thing that a pair promises, and its name.
 type Behaviour = (&'static str, fn(&Site));
 

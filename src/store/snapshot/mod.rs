@@ -321,7 +321,7 @@ impl Store {
     }
 
     /// The index, and the right to change it.
-    fn snapshots_turn(&self) -> Result<(MutexGuard<'_, Index>, Turn<'_>), Error> {
+    pub(super) fn snapshots_turn(&self) -> Result<(MutexGuard<'_, Index>, Turn<'_>), Error> {
         let turn = self.notes.snapshots_turn()?;
         let newer = if turn.is_shared() { Some(Index::read(&turn)?) } else { None };
         let mut index = locked(&self.snapshots);
