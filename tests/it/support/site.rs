@@ -61,7 +61,12 @@ impl Site {
 
     /// The binary with the options of this site.
     pub(crate) fn command(&self) -> Command {
-        let mut command = super::jetwheel(&self.data());
+        self.command_in(&self.data())
+    }
+
+    /// The same with another data folder, as on another machine.
+    pub(crate) fn command_in(&self, data: &Path) -> Command {
+        let mut command = super::jetwheel(data);
         command.arg("--config").arg(self.config());
         command
     }
