@@ -30,6 +30,8 @@ pub struct Config {
     pub network: Network,
     /// Address and port to serve on.
     pub listen: Option<String>,
+    /// The certificate that is served with; without it no TLS.
+    pub tls: Tls,
     /// Who may read.
     pub access: Access,
     /// What a device's URL without `@` stands for: `newest` (what is held now), `stable`, `candidate`, or a snapshot.
@@ -40,6 +42,16 @@ pub struct Config {
     pub public_key: Option<PathBuf>,
     /// How many snapshots are kept, besides those that have a name or are named by a channel.
     pub keep_snapshots: Option<usize>,
+}
+
+/// The certificate that is served with: both files or neither.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// PEM file with the certificate and those that lead to its authority.
+    pub certificate: Option<PathBuf>,
+    /// PEM file with its private key.
+    pub key: Option<PathBuf>,
 }
 
 /// Who may read; changing the mirror always needs a token.
@@ -123,6 +135,8 @@ impl Config {
             &mut config.index,
             &mut config.ca,
             &mut config.public_key,
+            &mut config.tls.certificate,
+            &mut config.tls.key,
         ]
         .into_iter()
         .flatten()

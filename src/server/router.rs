@@ -32,7 +32,9 @@ pub(super) async fn respond(
     outbox: &Outbox,
     hold: &Hold,
 ) -> Response<Logged> {
-    let version = request.version();
+    // The kernel sends files where nothing lies between it and HTTP/1.
+    let by_kernel =
+        request.version() <= Version::HTTP_11 && request.extensions().get::<forwarded::Secure>().is_none();
     let head = request.method() == Method::HEAD;
     let id = RequestId::of(request.headers());
     let route = path::parse(forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state)));
@@ -54,7 +56,7 @@ pub(super) async fn respond(
         }
     };
     let Reply { status, phrase, headers, mut body } = reply;
-    if version <= Version::HTTP_11 {
+    if by_kernel {
         match &mut body {
             Body::File(file) => file.send_by(outbox.clone()),
             Body::Arriving(file) => file.send_by(outbox.clone()),
@@ -125,7 +127,10 @@ async fn answer(
             let view = state.view(&device).await?;
             device::report(state, in_force, &view.device, body).await
         }
-        Route::Home => Ok(pages::home(in_force, &format!("{}{prefix}", base(headers)))),
+        Route::Home => {
+            let base = base_url(&parts).unwrap_or_else(|_| "http://localhost".to_owned());
+            Ok(pages::home(in_force, &base))
+        }
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,
         Route::Metrics => health::metrics(state, in_force).await,
@@ -219,12 +224,4 @@ fn list<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
         list.push_str(value);
     }
     Some(list)
-}
-
-/// How the client reached the mirror: scheme and host, as far as it and a proxy say. Only for texts that people copy.
-fn base(headers: &HeaderMap) -> String {
-    let host = list(headers, &header::HOST).unwrap_or(Cow::Borrowed("localhost"));
-    let forwarded = list(headers, &HeaderName::from_static("x-forwarded-proto"));
-    let scheme = if forwarded.as_deref() == Some("https") { "https" } else { "http" };
-    format!("{scheme}://{host}")
 }

@@ -35,6 +35,7 @@ mod store;
 mod sync;
 mod sync_resolve;
 mod tidy;
+mod tls;
 mod upload;
 mod views;
 mod wheel;
