@@ -2,7 +2,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -389,7 +388,52 @@ fn a_certificate_that_cannot_be_used_is_wrong_configuration() {
     assert!(said.contains("cannot be used together"), "{said}");
     let alone = site.run(&["serve", "--tls-cert", "x"]);
     assert_eq!(alone.status.code(), Some(2), "{alone:?}");
-    assert!(site.path("mirror.key").metadata().unwrap().permissions().mode() & 0o077 == 0);
+}
+
+/// A device takes the script by curl, and is then set up for an index that needs a token over TLS of a private authority.
+#[test]
+fn set_up_makes_pip_and_uv_reach_an_index_by_token_and_authority() {
+    let site = Site::new();
+    let output = site.run(&["token", "create", "robots", "--scope", "read"]);
+    let token = String::from_utf8(output.stdout).unwrap();
+    fs_err::write(site.path("token"), &token).unwrap();
+    let mirror = site.mirror_with("access.read = \"token\"");
+    let script = site.path("setup.sh");
+    let user = format!("__token__:{}", token.trim());
+    let url = mirror.url(&format!("/{ORIN}/setup.sh"));
+    let (done, said) = site.curl(&["--fail", "--user", &user, "-o", script.to_str().unwrap(), &url]);
+    assert!(done, "{said}");
+    let home = site.path("home");
+    fs_err::create_dir(&home).unwrap();
+    let run = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", &home)
+            .current_dir(&home);
+        command.env("SSL_CERT_FILE", home.join(".config/jetwheel/ca.pem")).env("LC_ALL", "C.UTF-8");
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(output.status.success(), "{}: {said}", program.display());
+        said
+    };
+    let (ca, secret) = (site.authority.ca(), site.path("token"));
+    let paths = [script, ca, secret].map(|path| path.to_str().unwrap().to_owned());
+    run(Path::new("dash"), &[&paths[0], "--ca", &paths[1], "--token", &paths[2], "--yes-really"]);
+    let python = client_program("pip-newest", "python");
+    let said = run(&python, &["-m", "pip", "download", "--no-deps", "--no-cache-dir", "demo"]);
+    assert!(home.join(WHEEL).exists() && !said.contains(token.trim()), "{said}");
+    let target = ["--python", client_program("uv", "python").to_str().unwrap(), "--target", "taken"]
+        .map(str::to_owned);
+    let mut arguments = vec!["pip", "install", "--no-cache", "--no-deps", "demo"];
+    arguments.extend(target.iter().map(String::as_str));
+    run(&client_program("uv", "uv"), &arguments);
+    assert!(home.join("taken/demo-1.0.dist-info").exists());
+    run(Path::new("dash"), &[&paths[0], "--undo"]);
+    assert!(!home.join(".netrc").exists());
 }
 
 /// A connection that has done its handshake.
