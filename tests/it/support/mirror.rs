@@ -74,13 +74,17 @@ impl Mirror {
         let stopped = Command::new("kill").arg(self.server.id().to_string()).status();
         assert!(stopped.unwrap().success());
         assert!(self.server.wait().unwrap().success());
-        self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
+        self.all_logged()
     }
 
     /// Kills the server as `kill -9` does; gives what it had logged.
     pub(crate) fn end(&mut self) -> String {
         let _already_gone = self.server.kill();
         let _status = self.server.wait();
+        self.all_logged()
+    }
+
+    fn all_logged(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
             reader.join().unwrap();
         }
