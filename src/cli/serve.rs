@@ -72,6 +72,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         return Err(Usage(format!("prefix is {prefix:?}, expected a path such as /mirror")).into());
     }
     let tls = tls(arguments, context)?;
+    let limits = context.config.limits.per_client()?;
+    let largest_upload = context.config.limits.largest_upload()?;
     let load = Box::new(|dir: &Path| load_policy(dir).map_err(|error| format!("{error:#}")));
     let policies = match context.site_policies() {
         // A folder that the command line names is there, or its name is wrong; one of the configuration may be mounted later.
@@ -111,6 +113,11 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         };
         let server = match pull {
             Some(pull) => server.with_pull(Arc::new(pull.start(Arc::clone(&store_for_commands)))),
+            None => server,
+        };
+        let server = server.with_client_limits(limits);
+        let server = match largest_upload {
+            Some(bytes) => server.with_largest_upload(bytes),
             None => server,
         };
         let scheme = if tls.is_some() { "https" } else { "http" };

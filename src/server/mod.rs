@@ -23,6 +23,7 @@ use connection::Incoming;
 mod accept;
 mod arriving;
 mod body;
+mod clients;
 mod connection;
 mod device;
 mod explain;
@@ -57,6 +58,7 @@ pub(crate) mod verdicts;
 pub(crate) mod view;
 mod watched;
 
+pub use clients::{ClientLimits, Network, Rate};
 pub use in_force::{Load, PolicySource};
 pub use tls::{Tls, TlsError};
 pub use upload::AfterChange;
@@ -169,6 +171,13 @@ impl Server {
         self
     }
 
+    /// Sets what bounds a single client.
+    #[must_use]
+    pub fn with_client_limits(mut self, limits: ClientLimits) -> Self {
+        self.settings(|state| state.clients = clients::Clients::new(limits));
+        self
+    }
+
     /// Sets the most bytes of an upload.
     #[must_use]
     pub fn with_largest_upload(mut self, bytes: u64) -> Self {
@@ -209,6 +218,16 @@ impl Server {
                         continue;
                     }
                 };
+                let Some(counted) = state.clients.connect(from.ip()) else {
+                    // TLS would cost more than it is worth.
+                    if tls.is_none() {
+                        tokio::spawn(async move {
+                            clients::turn_away(stream).await;
+                            drop(place);
+                        });
+                    }
+                    continue;
+                };
                 let crowded = places.available_permits() < limits.connections / 2;
                 let (head, builder) = if crowded { hurried.clone() } else { patient.clone() };
                 let (state, watcher) = (Arc::clone(&state), graceful.watcher());
@@ -216,7 +235,7 @@ impl Server {
                 let stopping = stopping.clone();
                 tokio::spawn(async move {
                     connection::serve(incoming, &builder, watcher, stopping).await;
-                    drop(place);
+                    drop((counted, place));
                 });
             }
         };

@@ -5,6 +5,7 @@
     reason = "a test ends by a panic; helper functions are not seen as tests"
 )]
 
+mod limits;
 mod support;
 
 mod abi;
