@@ -50,6 +50,7 @@ mod router;
 mod simple;
 pub(crate) mod state;
 mod upload;
+mod used;
 pub(crate) mod verdicts;
 pub(crate) mod view;
 mod watched;

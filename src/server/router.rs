@@ -125,7 +125,23 @@ async fn answer(
             let view = state.view(&device).await?;
             device::report(state, in_force, &view.device, body).await
         }
-        Route::Home => Ok(pages::home(in_force, &format!("{}{prefix}", base(headers)))),
+        Route::People(place) => {
+            let posted = match parts.method {
+                Method::GET | Method::HEAD => None,
+                Method::POST => Some(request_body::read(body, pages::LARGEST_FORM).await?),
+                _ => {
+                    request_body::discard(body).await;
+                    return Err(Refusal::ReadOnly { uploads: None });
+                }
+            };
+            let asked = pages::Asked {
+                base: base_url(&parts)?,
+                json: accept::json_over_html(list(headers, &header::ACCEPT).as_deref()),
+                query: parts.uri.query().unwrap_or_default().to_owned(),
+                posted,
+            };
+            pages::answer(state, in_force, caller, place, asked).await
+        }
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,
         Route::Metrics => health::metrics(state, in_force).await,
@@ -219,12 +235,4 @@ fn list<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
         list.push_str(value);
     }
     Some(list)
-}
-
-/// How the client reached the mirror: scheme and host, as far as it and a proxy say. Only for texts that people copy.
-fn base(headers: &HeaderMap) -> String {
-    let host = list(headers, &header::HOST).unwrap_or(Cow::Borrowed("localhost"));
-    let forwarded = list(headers, &HeaderName::from_static("x-forwarded-proto"));
-    let scheme = if forwarded.as_deref() == Some("https") { "https" } else { "http" };
-    format!("{scheme}://{host}")
 }

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 mod explanation;
 
+pub(crate) use explanation::judgement;
+
 use super::in_force::InForce;
 use super::lru::{Counts, Lru};
 use super::view::Scope;
@@ -351,7 +353,7 @@ impl Verdicts {
     }
 
     fn count(&self, verdict: Verdict, reason: Option<&Reason>) {
-        let code = reason.map(|reason| code_name(&reason.code).to_string()).unwrap_or_default();
+        let code = reason.map(|reason| code_name(&reason.code)).unwrap_or_default();
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         let count = judged.entry((verdict.to_string(), code)).or_default();
         *count = count.saturating_add(1);

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Sha256;
 use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
 
+mod activity;
 mod audit;
 mod blobs;
 mod catalogue;
@@ -40,6 +41,7 @@ mod upstreams;
 mod verify;
 mod write;
 
+pub use activity::{DoneFile, OpenFile, Pass, Watched};
 pub use audit::AuditEntry;
 pub use error::{Error, says_full};
 pub use gc::Sweep;
@@ -48,8 +50,8 @@ pub use intake::Offered;
 pub use listing::Listed;
 pub use report::{Check, DeviceReport, Gpu, InstalledWheel, ReportBody};
 pub use snapshot::{
-    CHANNELS, Channel, FilesByProject, NewSnapshot, NotASnapshotId, Origin, PolicyFile, Snapshot,
-    SnapshotFile, SnapshotHead, SnapshotId,
+    CHANNELS, ChangedFile, Channel, Difference, FilesByProject, NewSnapshot, NotASnapshotId, Origin,
+    PolicyFile, Snapshot, SnapshotFile, SnapshotHead, SnapshotId,
 };
 pub use upstreams::Reached;
 pub use verify::{Fetch, Finding, FindingKind, Report, SnapshotFinding};
@@ -152,6 +154,8 @@ pub struct Store {
     naming: Mutex<()>,
     /// The access tokens.
     tokens: tokens::TokenShelf,
+    /// What syncs of this process do.
+    activity: activity::Activity,
     /// Dropped last: whoever comes next finds all written.
     _lock: fs::File,
 }
@@ -179,6 +183,7 @@ impl Store {
             setting_aside: Mutex::new(()),
             naming: Mutex::new(()),
             tokens: tokens::TokenShelf::default(),
+            activity: activity::Activity::default(),
             places,
             notes,
             _lock: lock,
