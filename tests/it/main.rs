@@ -22,6 +22,7 @@ mod hostile;
 mod index_cases;
 mod observe;
 mod packaging;
+mod pages;
 mod pip_uv;
 mod policy;
 mod policy_files;

@@ -105,9 +105,10 @@ fn here(desk: &Desk<'_>, error: &Recognized, device: Option<&DeviceProfile>) -> 
         let it_has = having.iter().any(|having| having.id == device.id);
         format!("{}: {}.", device.id, if it_has { has } else { lacks })
     });
-    let mut names: Vec<&str> =
-        having.iter().rev().map(|device| device.id.as_str()).take(MOST_NAMED).collect();
-    names.reverse();
+    // Those of the same chip first, which an upgrade may lead to; then the newest.
+    let mut nearest: Vec<&DeviceProfile> = having.iter().rev().copied().collect();
+    nearest.sort_by_key(|having| device.is_none_or(|device| device.soc != having.soc));
+    let names: Vec<&str> = nearest.iter().map(|having| having.id.as_str()).take(MOST_NAMED).collect();
     let more = having.len().saturating_sub(names.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let others = if names.is_empty() {

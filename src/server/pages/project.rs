@@ -158,7 +158,7 @@ fn render(desk: &Desk<'_>, matrix: &Matrix, devices: &[&DeviceProfile]) -> Marku
             h3 { (line.file) }
             @for cell in line.verdicts.iter().filter(|cell| cell.has_more()) {
                 details open[devices.len() == 1] {
-                    summary { (cell.device) ": " (cell.short()) span.dim { " of " (line.file) } }
+                    summary { (cell.device) ": " (cell.short())  }
                     (cell.long())
                 }
             }
