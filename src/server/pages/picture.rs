@@ -15,6 +15,17 @@ const MOST_LIBRARIES: usize = 60;
 /// How many chips have a column.
 const MOST_IMAGES: usize = 24;
 
+/// The images of a file, by chip: those of `sm_90` before those of `sm_100`.
+fn by_chip(facts: &Facts) -> Vec<String> {
+    let number = |name: &&String| {
+        let digits = name.chars().filter(char::is_ascii_digit).take(4).collect::<String>();
+        digits.parse::<u32>().unwrap_or(u32::MAX)
+    };
+    let mut names: Vec<&String> = facts.images.keys().collect();
+    names.sort_by_key(|name| (number(name), *name));
+    names.into_iter().take(MOST_IMAGES).cloned().collect()
+}
+
 /// What is shown of a wheel's GPU code.
 #[derive(Serialize)]
 pub(super) struct Picture {
@@ -54,7 +65,7 @@ impl Picture {
             }
         };
         Self {
-            images: facts.images.keys().take(MOST_IMAGES).cloned().collect(),
+            images: by_chip(facts),
             libraries: with_code.iter().take(MOST_LIBRARIES).map(library).collect(),
             total: with_code.len(),
         }
