@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # One job by name, or all of them in this order: ./ci.sh [fmt|lint|test|doc|deny]...
 # `test` and `deny` install what they need: system packages with apt-get where they are missing, Python tools with pip
-# (whichever index it is configured for) into target/clients. A second run finds them there.
+# (whichever index it is configured for) and the browser's with npm into target/clients. A second run finds them there.
 set -euo pipefail
 cd "$(dirname "$0")"
 cargo=${CARGO:-cargo}
@@ -42,6 +42,8 @@ system() {
     command -v ip >/dev/null || missing+=(iproute2)                                         # between them
     compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(libfaketime)  # clocks that are wrong
     command -v systemd-analyze >/dev/null || missing+=(systemd) # the judge of units; nothing of it is started
+    [ -x /usr/bin/chromium ] || missing+=(chromium fonts-dejavu-core) # the judge of the pages for people
+    command -v node >/dev/null && command -v npm >/dev/null || missing+=(nodejs npm) # what moves it
     command -v cc >/dev/null || missing+=(gcc libc6-dev) # linker, and the C parts of ring
     [ ${#missing[@]} = 0 ] || packages "${missing[@]}"
 }
@@ -66,6 +68,18 @@ tool() { # NAME REQUIREMENT...: a virtual environment that holds these, made ane
     echo "$*" >"$dir/.ready"
 }
 
+browser() { # what moves the browser, at the versions that tests/browser/package.json names
+    local dir=$clients/browser
+    if cmp -s tests/browser/package.json "$dir/.ready"; then return; fi
+    echo "ci.sh: installing playwright-core and axe-core into ${dir#"$PWD/"}" >&2
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    cp tests/browser/package.json "$dir/package.json"
+    (cd "$dir" && npm install --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error) ||
+        fail "npm could not install what tests/browser/package.json names: the registry did not answer, or does not have it"
+    cp tests/browser/package.json "$dir/.ready"
+}
+
 old_python() { # one that old pips run on: up to 3.11
     local found
     for found in python3 python3.11 python3.10 python3.9; do
@@ -84,6 +98,7 @@ clients() {
     tool moto 'moto[server]' # an S3-compatible store
     tool prometheus prometheus-client # its parser is the judge of /metrics
     tool twine twine
+    browser
     local python
     python=$(old_python)
     tool pip-20.0.2 pip==20.0.2 # JetPack 5 ships it

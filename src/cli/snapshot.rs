@@ -11,7 +11,8 @@ use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Policy, Reason, Verdict, judge};
 use crate::server::view::{LIVE, Scope};
 use crate::store::{
-    self, Channel, NewSnapshot, PolicyFile, Snapshot, SnapshotFile, SnapshotHead, SnapshotId, Store,
+    self, Channel, Difference, NewSnapshot, PolicyFile, Snapshot, SnapshotFile, SnapshotHead, SnapshotId,
+    Store,
 };
 use crate::wheel::ProjectName;
 
@@ -118,18 +119,9 @@ struct Moved {
 struct Diff {
     from: String,
     to: String,
-    added: Vec<SnapshotFile>,
-    gone: Vec<SnapshotFile>,
-    changed: Vec<Changed>,
+    #[serde(flatten)]
+    files: Difference,
     verdicts: Vec<ChangedVerdict>,
-}
-
-#[derive(Debug, Serialize)]
-struct Changed {
-    project: ProjectName,
-    file: String,
-    from: Sha256,
-    to: Sha256,
 }
 
 #[derive(Debug, Serialize)]
@@ -415,24 +407,8 @@ fn diff(
     context: &mut Context,
 ) -> anyhow::Result<Answer> {
     let (from, to) = (side(from, store, context)?, side(to, store, context)?);
-    let mut diff = Diff { from: from.name.clone(), to: to.name.clone(), ..Diff::default() };
-    let mut gone: BTreeMap<(ProjectName, String), Vec<SnapshotFile>> = BTreeMap::new();
-    for file in from.files.difference(&to.files) {
-        gone.entry((file.project.clone(), file.file.clone())).or_default().push(file.clone());
-    }
-    for file in to.files.difference(&from.files) {
-        let same = gone.get_mut(&(file.project.clone(), file.file.clone())).and_then(Vec::pop);
-        match same {
-            Some(old) => diff.changed.push(Changed {
-                project: file.project.clone(),
-                file: file.file.clone(),
-                from: old.sha256,
-                to: file.sha256,
-            }),
-            None => diff.added.push(file.clone()),
-        }
-    }
-    diff.gone = gone.into_values().flatten().collect();
+    let files = Difference::between(&from.files, &to.files);
+    let mut diff = Diff { from: from.name.clone(), to: to.name.clone(), files, verdicts: Vec::new() };
     for id in devices {
         let before = from.policy.device(id).or_else(|| to.policy.device(id));
         let after = devices::find(&to.policy, id)?;
@@ -476,13 +452,13 @@ fn changed_verdicts(
 fn print_diff(diff: &Diff, context: &mut Context) -> anyhow::Result<()> {
     let console = &mut context.console;
     console.print(format_args!("{} -> {}\n", diff.from, diff.to))?;
-    for file in &diff.added {
+    for file in &diff.files.added {
         console.print(format_args!("added    {}\n", file.file))?;
     }
-    for file in &diff.gone {
+    for file in &diff.files.gone {
         console.print(format_args!("gone     {}\n", file.file))?;
     }
-    for file in &diff.changed {
+    for file in &diff.files.changed {
         console
             .print(format_args!("changed  {}\n         {}\n      -> {}\n", file.file, file.from, file.to))?;
     }
@@ -495,9 +471,9 @@ fn print_diff(diff: &Diff, context: &mut Context) -> anyhow::Result<()> {
     }
     console.print(format_args!(
         "{} added, {} gone, {} changed, {} verdicts changed by policy\n",
-        diff.added.len(),
-        diff.gone.len(),
-        diff.changed.len(),
+        diff.files.added.len(),
+        diff.files.gone.len(),
+        diff.files.changed.len(),
         diff.verdicts.len()
     ))?;
     Ok(())

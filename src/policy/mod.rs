@@ -5,6 +5,7 @@
 
 mod advisory;
 mod compiler;
+mod coverage;
 mod cuda_runtime;
 mod damage;
 mod detect;
@@ -15,6 +16,7 @@ mod gpu_build;
 mod gpu_code;
 mod image;
 mod kernels;
+mod known_error;
 mod library;
 mod nearest;
 mod pattern;
@@ -30,9 +32,11 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 pub use advisory::{Action, Advisory};
+pub use coverage::{Coverage, coverage};
 pub use detect::{Detection, DetectionNote, Evidence, SystemFiles, detect, detect_jetson_release};
 pub use device::{DeviceProfile, NotAVersion, Stack, Version};
 pub use explain::{Candidate, DeviceCheck, ExplainedFile, Explanation, code_name, explain};
+pub use known_error::{KnownError, Recognized, Word, recognize};
 pub use pattern::Pattern;
 pub use verdict::{Code, Judgement, Note, NoteCode, Reason, Verdict};
 

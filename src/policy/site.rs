@@ -10,6 +10,23 @@ use super::tables::{TABLES, platform_tags};
 use super::{DeviceProfile, Policy, PolicyError, Stack, Version};
 use crate::fatbin::{ComputeCapability, PtxIsa};
 
+/// What begins the address of other pages than those of a device.
+const RESERVED: [&str; 13] = [
+    "api",
+    "detect",
+    "devices",
+    "healthz",
+    "legacy",
+    "metrics",
+    "openapi.json",
+    "projects",
+    "readyz",
+    "search",
+    "snapshots",
+    "static",
+    "wheels",
+];
+
 /// The longest id of a device: it stands in URLs.
 const LONGEST_ID: usize = 64;
 
@@ -92,6 +109,12 @@ fn read_devices(policy: &mut Policy, file: &str, text: &str) -> Result<(), Polic
             let expected =
                 "expected at most 64 small letters, digits, '.', '-' and '_', a letter or digit first";
             return Err(fail(id_at, format!("id is {id:?}; {expected}, since it stands in URLs")));
+        }
+        if RESERVED.contains(&id.as_str()) {
+            return Err(fail(
+                id_at,
+                format!("id is {id:?}: that begins the address of other pages of the mirror"),
+            ));
         }
         if stated.contains(&id) {
             return Err(fail(id_at, format!("a second device has the id {id:?}; expected each id once")));

@@ -63,6 +63,17 @@ pub(super) fn form(accept: Option<&str>) -> Option<Form> {
     (quality > 0).then_some(form)
 }
 
+/// Whether an `Accept` header of a page for people prefers JSON. Wildcards mean HTML.
+pub(super) fn json_over_html(accept: Option<&str>) -> bool {
+    let items = items(accept.unwrap_or_default());
+    let quality = |names: &[&str]| {
+        let mut named = names.iter().filter_map(|name| items.iter().find(|item| item.0 == *name));
+        named.next().map_or(0, |item| item.1)
+    };
+    let json = items.iter().find(|item| item.0 == "application/json").map_or(0, |item| item.1);
+    json > 0 && json >= quality(&["text/html", "text/*", "*/*"])
+}
+
 /// Whether an `Accept-Encoding` header takes gzip.
 pub(super) fn gzip(accept_encoding: Option<&str>) -> bool {
     let Some(header) = accept_encoding else { return false };
@@ -144,6 +155,22 @@ mod tests {
     fn other_types_are_not_acceptable() {
         for accept in ["application/x-none", "text/html;q=0", "text/html;q=x"] {
             assert_eq!(form(Some(accept)), None, "{accept}");
+        }
+    }
+
+    #[test]
+    fn json_is_for_who_names_it() {
+        for (accept, wanted) in [
+            ("application/json", true),
+            ("application/json, */*;q=0.1", true),
+            ("application/json, text/html", true),
+            ("application/json;q=0.5, text/html", false),
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", false),
+            ("*/*", false),
+            ("application/json;q=0", false),
+            ("", false),
+        ] {
+            assert_eq!(json_over_html(Some(accept)), wanted, "{accept}");
         }
     }
 

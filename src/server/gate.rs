@@ -6,6 +6,7 @@ use http::{HeaderMap, header};
 use jiff::Timestamp;
 
 use super::in_force::InForce;
+use super::pages::Place;
 use super::path::Route;
 use super::refusal::Refusal;
 use super::state::State;
@@ -36,10 +37,14 @@ impl State {
     /// Whether the caller may have what a route yields.
     pub(super) fn admit(&self, caller: &Caller, route: &Route, in_force: &InForce) -> Result<(), Refusal> {
         let (scope, device) = match route {
-            Route::Health | Route::Ready | Route::Moved(_) => return Ok(()),
+            // Neither do style and script tell anything of the mirror.
+            Route::Health | Route::Ready | Route::Moved(_) | Route::People(Place::Static { .. }) => {
+                return Ok(());
+            }
             // Whatever changes the mirror needs a token, wherever it comes from.
             Route::Upload => return Ok(caller.check(Scope::Upload, &[])?),
-            Route::Home | Route::Metrics => (Scope::Read, None),
+            Route::People(Place::Device { id }) => (Scope::Read, Some(id)),
+            Route::People(_) | Route::Metrics => (Scope::Read, None),
             Route::Projects { device }
             | Route::Project { device, .. }
             | Route::Wheel { device, .. }
@@ -54,9 +59,17 @@ impl State {
         let asked = device.map(|device| device.split_once('@').map_or(device.as_str(), |(device, _)| device));
         let known = asked.and_then(|asked| in_force.policy.device(asked)).map(|device| device.id.as_str());
         let names: Vec<&str> = asked.into_iter().chain(known).collect();
-        if self.rules.reading(&names) == Reading::Open {
-            return Ok(());
+        if self.rules.reading(&names) != Reading::Open {
+            caller.check(scope, &names)?;
         }
-        Ok(caller.check(scope, &names)?)
+        if let (Some(known), false) = (known, matches!(route, Route::People(_))) {
+            self.used.note(known);
+        }
+        Ok(())
+    }
+
+    /// Whether the caller may read what is there for a device, by the id that the policy calls it.
+    pub(super) fn may_read(&self, caller: &Caller, device: &str) -> bool {
+        self.rules.reading(&[device]) == Reading::Open || caller.check(Scope::Read, &[device]).is_ok()
     }
 }

@@ -80,9 +80,9 @@ struct CacheLabels {
 
 /// What the store holds.
 #[derive(Debug, Clone, Copy, Default)]
-struct Held {
-    wheels: u64,
-    bytes: u64,
+pub(super) struct Held {
+    pub(super) wheels: u64,
+    pub(super) bytes: u64,
 }
 
 impl Metrics {
@@ -240,7 +240,7 @@ fn upstreams(state: &State) -> Result<(Seconds, Failing), Refusal> {
 }
 
 /// Counts the wheels again only after a change.
-fn held(state: &State) -> Result<Held, Refusal> {
+pub(super) fn held(state: &State) -> Result<Held, Refusal> {
     let revision = state.store.revision();
     let kept = *state.metrics.held.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, held)) = kept.filter(|(of, _)| *of == revision) {

@@ -54,6 +54,7 @@ mod simple;
 pub(crate) mod state;
 mod tls;
 mod upload;
+mod used;
 pub(crate) mod verdicts;
 pub(crate) mod view;
 mod watched;

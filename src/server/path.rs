@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
+use super::pages::Place;
 use super::refusal::Refusal;
 use crate::digest::Sha256;
 use crate::wheel::ProjectName;
@@ -14,8 +15,8 @@ const LONGEST: usize = 2048;
 /// What a path asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {
-    /// `/`
-    Home,
+    /// A page for people.
+    People(Place),
     /// `/healthz`
     Health,
     /// `/readyz`
@@ -50,7 +51,7 @@ impl Route {
     /// Its name in metrics.
     pub(super) const fn name(&self) -> &'static str {
         match self {
-            Self::Home => "home",
+            Self::People(place) => place.name(),
             Self::Health => "healthz",
             Self::Ready => "readyz",
             Self::Metrics => "metrics",
@@ -70,7 +71,10 @@ impl Route {
 
     /// Whether it is for POST.
     pub(super) const fn takes_a_body(&self) -> bool {
-        matches!(self, Self::Resolve { .. } | Self::Reports { .. } | Self::Upload)
+        matches!(
+            self,
+            Self::Resolve { .. } | Self::Reports { .. } | Self::Upload | Self::People(Place::Detect)
+        )
     }
 }
 
@@ -85,8 +89,10 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
     let Some(rest) = path.strip_prefix('/') else { return Err(Refusal::NoSuchPage) };
     let segments = rest.split('/').map(decode).collect::<Result<Vec<Cow<'_, str>>, Refusal>>()?;
     let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+    if let Some(route) = people(&segments) {
+        return route;
+    }
     match *segments {
-        [""] => Ok(Route::Home),
         ["healthz"] => Ok(Route::Health),
         ["readyz"] => Ok(Route::Ready),
         ["metrics"] => Ok(Route::Metrics),
@@ -113,6 +119,50 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
         [device, "reports"] => Ok(Route::Reports { device: device.to_owned() }),
         _ => Err(Refusal::NoSuchPage),
     }
+}
+
+/// The pages for people. What begins their addresses is no device's id (`policy/site.rs`).
+fn people(segments: &[&str]) -> Option<Result<Route, Refusal>> {
+    let place = match *segments {
+        [""] => Place::Home,
+        ["devices" | "projects" | "snapshots"] => {
+            return Some(Ok(Route::Moved(format!("{}/", segments.concat()))));
+        }
+        ["devices", ""] => Place::Devices,
+        ["devices", id] | ["devices", id, ""] if !id.is_empty() => {
+            if segments.len() > 2 {
+                return Some(Ok(Route::Moved(format!("../{id}"))));
+            }
+            Place::Device { id: id.to_owned() }
+        }
+        ["projects", ""] => Place::Projects,
+        ["projects", name] => {
+            return Some(project(name).map(|project| Route::Moved(format!("{project}/"))));
+        }
+        ["projects", name, ""] => match project(name) {
+            Ok(project) if project.as_str() == name => Place::Project { project },
+            Ok(project) => return Some(Ok(Route::Moved(format!("../{project}/")))),
+            Err(refusal) => return Some(Err(refusal)),
+        },
+        ["wheels", sha256, filename] => match sha256.parse() {
+            Ok(sha256) => Place::Wheel { sha256, filename: filename.to_owned() },
+            Err(_) => return Some(Err(Refusal::NoSuchPage)),
+        },
+        ["search"] => Place::Search,
+        ["detect"] => Place::Detect,
+        ["snapshots", ""] => Place::Snapshots,
+        ["snapshots", selector] => match selector.split_once("..") {
+            Some((from, to)) => Place::Diff { from: from.to_owned(), to: to.to_owned() },
+            None => Place::Snapshot { selector: selector.to_owned() },
+        },
+        ["sync"] => Place::Sync,
+        ["static", name] => Place::Static { name: name.to_owned() },
+        ["projects" | "wheels" | "snapshots" | "static" | "devices" | "search" | "detect", ..] => {
+            return Some(Err(Refusal::NoSuchPage));
+        }
+        _ => return None,
+    };
+    Some(Ok(Route::People(place)))
 }
 
 fn decode(segment: &str) -> Result<Cow<'_, str>, Refusal> {
@@ -178,6 +228,22 @@ mod tests {
             parse("/d/simple/demo-pkg-x/").unwrap(),
             Route::Project { device: "d".to_owned(), project }
         );
+    }
+
+    #[test]
+    fn pages_for_people_have_one_address_each() {
+        assert_eq!(moved("/projects"), "projects/");
+        assert_eq!(moved("/projects/Demo.Pkg"), "demo-pkg/");
+        assert_eq!(moved("/projects/Demo.Pkg/"), "../demo-pkg/");
+        assert_eq!(moved("/devices/orin-jp6.2/"), "../orin-jp6.2");
+        let project = "simple".parse().unwrap();
+        assert_eq!(parse("/projects/simple/").unwrap(), Route::People(Place::Project { project }));
+        assert_eq!(
+            parse("/snapshots/stable..live").unwrap(),
+            Route::People(Place::Diff { from: "stable".to_owned(), to: "live".to_owned() })
+        );
+        assert!(matches!(parse("/wheels/abc/x.whl"), Err(Refusal::NoSuchPage)));
+        assert!(matches!(parse("/static/a/b"), Err(Refusal::NoSuchPage)));
     }
 
     #[test]

@@ -137,9 +137,22 @@ async fn answer(
             let view = state.view(&device).await?;
             device::report(state, in_force, &view.device, body).await
         }
-        Route::Home => {
-            let base = base_url(&parts).unwrap_or_else(|_| "http://localhost".to_owned());
-            Ok(pages::home(in_force, &base))
+        Route::People(place) => {
+            let posted = match parts.method {
+                Method::GET | Method::HEAD => None,
+                Method::POST => Some(request_body::read(body, pages::LARGEST_FORM).await?),
+                _ => {
+                    request_body::discard(body).await;
+                    return Err(Refusal::ReadOnly { uploads: None });
+                }
+            };
+            let asked = pages::Asked {
+                base: base_url(&parts).unwrap_or_else(|_| "http://localhost".to_owned()),
+                json: accept::json_over_html(list(headers, &header::ACCEPT).as_deref()),
+                query: parts.uri.query().unwrap_or_default().to_owned(),
+                posted,
+            };
+            pages::answer(state, in_force, caller, place, asked).await
         }
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,

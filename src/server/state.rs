@@ -16,6 +16,7 @@ use super::pull;
 use super::refusal::{Refusal, cut};
 use super::resolve::Resolving;
 use super::upload::Uploads;
+use super::used::Used;
 use super::verdicts::Verdicts;
 use super::view::{Scope, Views};
 use crate::access::Rules;
@@ -49,6 +50,7 @@ pub(super) struct State {
     /// Whoever asks upstreams; unset where nobody does.
     pub(super) pull: OnceLock<Arc<dyn pull::Source>>,
     pub(super) uploads: Uploads,
+    pub(super) used: Used,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
     turns: [Mutex<()>; TURNS],
 }
@@ -115,6 +117,7 @@ impl State {
             metrics: Metrics::new(),
             pull: OnceLock::new(),
             uploads: Uploads::default(),
+            used: Used::default(),
             names: Mutex::new(None),
             store,
             turns: [const { Mutex::new(()) }; TURNS],

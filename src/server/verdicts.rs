@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 mod explanation;
 
+pub(crate) use explanation::judgement;
+
 use super::in_force::InForce;
 use super::lru::{Counts, Lru};
 use super::view::Scope;

@@ -175,7 +175,7 @@ impl State {
         Ok(view(Scope::Snapshot(frozen)))
     }
 
-    fn no_such_snapshot(&self, selector: &str) -> Refusal {
+    pub(super) fn no_such_snapshot(&self, selector: &str) -> Refusal {
         if CHANNELS.contains(&selector) {
             return Refusal::NothingInChannel(selector.to_owned());
         }

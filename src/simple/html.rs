@@ -248,7 +248,7 @@ fn best_hash(hashes: &BTreeMap<String, String>) -> Option<(&str, &str)> {
 }
 
 /// Writes a text as HTML, for inside and outside of attributes.
-pub(crate) fn escape(out: &mut String, text: &str) {
+pub(super) fn escape(out: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {
             '&' => out.push_str("&amp;"),

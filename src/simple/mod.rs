@@ -10,7 +10,6 @@ use crate::wheel::ProjectName;
 mod html;
 mod json;
 
-pub(crate) use html::escape;
 pub use html::{parse_html, parse_list_html, render_html, render_list_html};
 pub use json::{parse_json, parse_list_json, render_json, render_list_json};
 

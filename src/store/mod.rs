@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Sha256;
 use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
 
+mod activity;
 mod audit;
 mod blobs;
 mod bridge;
@@ -47,6 +48,7 @@ mod upstreams;
 mod verify;
 mod write;
 
+pub use activity::{DoneFile, OpenFile, Pass, Watched};
 pub use audit::AuditEntry;
 pub use blobs::{Pieces, S3};
 pub use error::{Error, says_full};
@@ -59,8 +61,8 @@ pub use postgres::Postgres;
 pub use queue::{Job, Queue, QueueLength};
 pub use report::{Check, DeviceReport, Gpu, InstalledWheel, ReportBody};
 pub use snapshot::{
-    CHANNELS, Channel, FilesByProject, NewSnapshot, NotASnapshotId, Origin, PolicyFile, Snapshot,
-    SnapshotFile, SnapshotHead, SnapshotId,
+    CHANNELS, ChangedFile, Channel, Difference, FilesByProject, NewSnapshot, NotASnapshotId, Origin,
+    PolicyFile, Snapshot, SnapshotFile, SnapshotHead, SnapshotId,
 };
 pub use transfer::Transferred;
 pub use upstreams::Reached;
@@ -177,6 +179,8 @@ pub struct Store {
     naming: Mutex<()>,
     /// The access tokens.
     tokens: Arc<tokens::TokenShelf>,
+    /// What syncs of this process do.
+    activity: activity::Activity,
     /// Dropped last: whoever comes next finds all written.
     _locks: Vec<fs::File>,
 }

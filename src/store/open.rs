@@ -115,6 +115,7 @@ impl Store {
             setting_aside: Mutex::new(()),
             naming: Mutex::new(()),
             tokens: Arc::new(tokens::TokenShelf::default()),
+            activity: super::activity::Activity::default(),
             places,
             notes,
             _locks: locks,

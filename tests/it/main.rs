@@ -24,6 +24,7 @@ mod hostile;
 mod index_cases;
 mod observe;
 mod packaging;
+mod pages;
 mod pairs;
 mod pip_uv;
 mod policy;

@@ -53,6 +53,7 @@ const EFFECTS: [&str; 13] = [
 /// Crates that stay in some modules, so that each can be replaced there.
 const HOMES: [(&str, &[&str]); 15] = [
     ("blake2", &["server"]),
+    ("maud", &["server"]),
     ("md5", &["server"]),
     ("minisign", &["bundle"]),
     ("multer", &["server"]),

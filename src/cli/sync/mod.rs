@@ -9,6 +9,7 @@ use anyhow::Context as _;
 
 use super::{Answer, Context, Format, Usage};
 use crate::policy::{DeviceProfile, Policy};
+use crate::store::Watched;
 use crate::sync::{self, Listener, Means, Outcome, Progress, Report, Request, Requirement};
 use crate::upstream::{Client, Credentials, Index, Options, Source, Upstream};
 
@@ -179,15 +180,49 @@ fn count(number: u32) -> usize {
 fn pass(request: Request, means: Means, context: &mut Context) -> anyhow::Result<Report> {
     let runtime = runtime()?;
     let (tell, events) = mpsc::channel::<Progress>();
-    // After the last event nobody is left to hear of more.
-    let listener: Listener = Arc::new(move |event| drop(tell.send(event)));
+    let devices = request.devices.iter().map(|device| device.id.clone()).collect();
+    let asked = request.requirements.iter().map(ToString::to_string).collect();
+    // Whoever watches the server that this runs in.
+    let watched = Arc::new(means.store.watch_pass(devices, asked));
+    let shown_to = Arc::clone(&watched);
+    let listener: Listener = Arc::new(move |event| {
+        tell_watchers(&shown_to, &event);
+        // After the last event nobody is left to hear of more.
+        drop(tell.send(event));
+    });
     let worker = thread::Builder::new()
         .name("sync".to_owned())
         .spawn(move || runtime.block_on(sync::run(request, means, listener)))?;
     let shown = progress::show(&events, &mut context.console);
     let report = worker.join().map_err(|_| anyhow::anyhow!("the pass ended by a panic"))?;
     shown?;
+    let outcome = match &report {
+        Ok(report) => outcome(report),
+        Err(error) => error.to_string(),
+    };
+    watched.outcome(outcome);
     Ok(report?)
+}
+
+/// How a pass ended, in a few words.
+fn outcome(report: &Report) -> String {
+    let how = match report.outcome() {
+        Outcome::Complete => "complete",
+        Outcome::Incomplete => "incomplete: not all that was asked for is to be had",
+        Outcome::Unreachable => "incomplete: not all could be reached",
+    };
+    let dry = if report.dry_run { "dry run, " } else { "" };
+    format!("{dry}{how}; {} wheels fetched, {} files refused", report.downloads, report.refused.len())
+}
+
+fn tell_watchers(watched: &Watched, event: &Progress) {
+    match event {
+        Progress::Project { project } => watched.project(project.clone()),
+        Progress::Begins { file, size } => watched.begins(file.clone(), *size),
+        Progress::Reached { file, bytes } => watched.reached(file, *bytes),
+        Progress::Inspecting { file } => watched.inspecting(file),
+        Progress::Ends { file, outcome } => watched.ends(file.clone(), outcome.clone()),
+    }
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::{Terms, Verdicts};
+use super::{Terms, Together, Verdicts};
 use crate::digest::Sha256;
-use crate::policy::{Candidate, DeviceCheck, Explanation, explain, judge};
+use crate::policy::{Candidate, DeviceCheck, Explanation, Judgement, explain, judge};
 use crate::resolve::closure::{Change, Connected};
-use crate::store::{self, DeviceReport};
-use crate::wheel::ProjectName;
+use crate::store::{self, DeviceReport, Listed};
+use crate::wheel::{Facts, ProjectName};
 
 impl Verdicts {
     /// Every known file of a project with its verdict, reasons and notes; none if there is no file. Blocks.
@@ -57,6 +57,32 @@ impl Verdicts {
             .collect();
         Ok(Some(explain(project, &device.id, &candidates, wanted)))
     }
+}
+
+impl Verdicts {
+    /// The newest file of a project that a device gets; none if it gets none. Blocks.
+    pub(crate) fn newest_listed(
+        &self,
+        files: &[Listed],
+        together: &Together,
+        terms: Terms<'_>,
+    ) -> Result<Option<Listed>, store::Error> {
+        for file in files.iter().filter(|file| file.held && file.metadata_sha256.is_some()) {
+            if self.refusal(file, together, terms)?.is_none() {
+                return Ok(Some(file.clone()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The verdict on one file, with all reasons and with those that looking at it beside others found.
+pub(crate) fn judgement(facts: &Facts, together: &Together, terms: Terms<'_>) -> Judgement {
+    let mut judgement = judge(facts, terms.device, &terms.in_force.policy);
+    if let Some(change) = together.refusal(&facts.sha256, &facts.file) {
+        change.apply(&mut judgement);
+    }
+    judgement
 }
 
 /// What an explanation shows of a report.

@@ -26,11 +26,13 @@ use crate::digest::{Hasher, Sha256};
 use crate::wheel::ProjectName;
 
 mod channel;
+mod difference;
 mod id;
 mod index;
 mod read;
 
 pub use channel::{CHANNELS, Channel};
+pub use difference::{ChangedFile, Difference};
 pub use id::{NotASnapshotId, SnapshotId};
 pub(super) use index::Index;
 
