@@ -36,7 +36,8 @@ impl State {
     /// Whether the caller may have what a route yields.
     pub(super) fn admit(&self, caller: &Caller, route: &Route, in_force: &InForce) -> Result<(), Refusal> {
         let (scope, device) = match route {
-            Route::Health | Route::Ready | Route::Moved(_) => return Ok(()),
+            // The API asks by method, once it knows the caller.
+            Route::Health | Route::Ready | Route::Moved(_) | Route::Api(_) => return Ok(()),
             // Whatever changes the mirror needs a token, wherever it comes from.
             Route::Upload => return Ok(caller.check(Scope::Upload, &[])?),
             Route::Home | Route::Metrics => (Scope::Read, None),
@@ -50,8 +51,19 @@ impl State {
             | Route::Check { device } => (Scope::Read, Some(device)),
             Route::Reports { device } => (Scope::Report, Some(device)),
         };
+        self.admit_to(caller, scope, device.map(String::as_str), in_force)
+    }
+
+    /// Whether the caller may have what is of a device, or what is of none.
+    pub(super) fn admit_to(
+        &self,
+        caller: &Caller,
+        scope: Scope,
+        device: Option<&str>,
+        in_force: &InForce,
+    ) -> Result<(), Refusal> {
         // As the URL has it, without a snapshot, and as the policy calls the same device: a rule may name either.
-        let asked = device.map(|device| device.split_once('@').map_or(device.as_str(), |(device, _)| device));
+        let asked = device.map(|device| device.split_once('@').map_or(device, |(device, _)| device));
         let known = asked.and_then(|asked| in_force.policy.device(asked)).map(|device| device.id.as_str());
         let names: Vec<&str> = asked.into_iter().chain(known).collect();
         if self.rules.reading(&names) == Reading::Open {

@@ -20,6 +20,7 @@ use crate::access::Rules;
 use crate::store::Store;
 
 mod accept;
+pub(crate) mod api;
 mod arriving;
 mod body;
 mod device;
@@ -54,6 +55,7 @@ pub(crate) mod verdicts;
 pub(crate) mod view;
 mod watched;
 
+pub use api::{Hands, Say, SyncEnd, SyncOrder};
 pub use in_force::{Load, PolicySource};
 pub use upload::AfterChange;
 
@@ -154,6 +156,13 @@ impl Server {
     #[must_use]
     pub fn with_after_change(mut self, after: AfterChange) -> Self {
         self.settings(|state| state.uploads.after_change = Some(after));
+        self
+    }
+
+    /// Sets who does what the admin API asks for and the server itself cannot.
+    #[must_use]
+    pub fn with_hands(mut self, hands: Arc<dyn Hands>) -> Self {
+        self.settings(|state| state.api.hands = Some(hands));
         self
     }
 

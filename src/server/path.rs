@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
+use super::api;
 use super::refusal::Refusal;
 use crate::digest::Sha256;
 use crate::wheel::ProjectName;
@@ -42,6 +43,8 @@ pub(super) enum Route {
     Reports { device: String },
     /// `/legacy/`
     Upload,
+    /// `/api/v1/...`
+    Api(api::Path),
     /// A spelling of another path, as a relative reference without a query.
     Moved(String),
 }
@@ -64,13 +67,14 @@ impl Route {
             Self::Check { .. } => "check",
             Self::Reports { .. } => "reports",
             Self::Upload => "upload",
+            Self::Api(_) => "api",
             Self::Moved(_) => "moved",
         }
     }
 
     /// Whether it is for POST.
     pub(super) const fn takes_a_body(&self) -> bool {
-        matches!(self, Self::Resolve { .. } | Self::Reports { .. } | Self::Upload)
+        matches!(self, Self::Resolve { .. } | Self::Reports { .. } | Self::Upload | Self::Api(_))
     }
 }
 
@@ -91,6 +95,7 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
         ["readyz"] => Ok(Route::Ready),
         ["metrics"] => Ok(Route::Metrics),
         ["legacy", ""] | ["legacy"] => Ok(Route::Upload),
+        ["api", "v1", ref rest @ ..] => api::Path::parse(rest).map(Route::Api).ok_or(Refusal::NoSuchPage),
         ["", ..] => Err(Refusal::NoSuchPage),
         [_, "simple"] => Ok(Route::Moved("simple/".to_owned())),
         [device, "simple", ""] => Ok(Route::Projects { device: device.to_owned() }),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 
 use super::accept::Form;
+use super::api::Api;
 use super::files::KnownFile;
 use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
@@ -47,6 +48,7 @@ pub(super) struct State {
     /// Whoever asks upstreams; unset where nobody does.
     pub(super) pull: OnceLock<Arc<dyn pull::Source>>,
     pub(super) uploads: Uploads,
+    pub(super) api: Api,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
     turns: [Mutex<()>; TURNS],
 }
@@ -112,6 +114,7 @@ impl State {
             metrics: Metrics::new(),
             pull: OnceLock::new(),
             uploads: Uploads::default(),
+            api: Api::default(),
             names: Mutex::new(None),
             store,
             turns: [const { Mutex::new(()) }; TURNS],

@@ -14,6 +14,7 @@ use crate::upstream::{Client, Credentials, Index, Options, Source, Upstream};
 
 mod progress;
 mod refetch;
+mod remote;
 mod text;
 
 pub(super) use refetch::refetch;
@@ -73,7 +74,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
     /// Wheels to fetch at the same time
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = remote::JOBS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
     /// Folder with the site's own upstreams, read over the built-in ones
     #[arg(long, value_name = "DIR")]
@@ -87,6 +88,15 @@ pub struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
+    if let Some(remote) = context.remote() {
+        return remote::run(&remote, arguments, context);
+    }
+    let report = perform(arguments, context)?;
+    answer(&report, context)
+}
+
+/// Does a pass, and takes a snapshot of what it changed.
+pub(super) fn perform(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Report> {
     let policy = Arc::new(context.policy()?);
     let devices = choose_devices(&arguments.devices, &policy)?;
     let mut requirements = read_requirements(arguments, context)?;
@@ -128,7 +138,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         store.put_reached(asked.iter().map(|name| (name.as_str(), !fails(name))))?;
         super::snapshot::after_change(context, "sync")?;
     }
-    answer(&report, context)
+    Ok(report)
 }
 
 fn count(number: u32) -> usize {
@@ -160,9 +170,19 @@ fn answer(report: &Report, context: &mut Context) -> anyhow::Result<Answer> {
         Format::Json => context.console.print_json(report)?,
         Format::Text => {
             let width = context.console.width;
-            context.console.print(text::render(report, width))?;
+            context.console.print(text(report, width))?;
         }
     }
+    conclude(report)
+}
+
+/// The report of a pass, for people.
+pub(super) fn text(report: &Report, width: usize) -> String {
+    text::render(report, width)
+}
+
+/// What a pass amounts to.
+pub(super) fn conclude(report: &Report) -> anyhow::Result<Answer> {
     match report.outcome() {
         Outcome::Complete => Ok(Answer::Yes),
         Outcome::Incomplete => Ok(Answer::No),
