@@ -252,11 +252,11 @@ fn now(state: &State, in_force: &InForce) -> Result<Registry, Refusal> {
     Ok(registry)
 }
 
-type OfUpstream<M> = Family<UpstreamLabel, M>;
+type Seconds = Family<UpstreamLabel, Gauge<f64, AtomicU64>>;
+type Failing = Family<UpstreamLabel, Gauge>;
 
-fn upstreams(state: &State) -> Result<(OfUpstream<Gauge<f64, AtomicU64>>, OfUpstream<Gauge>), Refusal> {
-    let (last_reached, failing) =
-        (OfUpstream::<Gauge<f64, AtomicU64>>::default(), OfUpstream::<Gauge>::default());
+fn upstreams(state: &State) -> Result<(Seconds, Failing), Refusal> {
+    let (last_reached, failing) = (Seconds::default(), Failing::default());
     for (upstream, reached) in state.store.reached()? {
         let label = UpstreamLabel { upstream };
         let at = reached.last_reached.and_then(|text| text.parse::<jiff::Timestamp>().ok());

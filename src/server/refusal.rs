@@ -200,7 +200,7 @@ impl NotForDevice {
         if reasons.is_empty() {
             let _infallible = writeln!(text, "- the policy does not list a wheel whose verdict is {verdict}");
         }
-        let code = reasons.first().map(|reason| code_name(&reason.code).to_string()).unwrap_or_default();
+        let code = reasons.first().map(|reason| code_name(&reason.code)).unwrap_or_default();
         Self { text, phrase, code }
     }
 }

@@ -351,7 +351,7 @@ impl Verdicts {
     }
 
     fn count(&self, verdict: Verdict, reason: Option<&Reason>) {
-        let code = reason.map(|reason| code_name(&reason.code).to_string()).unwrap_or_default();
+        let code = reason.map(|reason| code_name(&reason.code)).unwrap_or_default();
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         let count = judged.entry((verdict.to_string(), code)).or_default();
         *count = count.saturating_add(1);

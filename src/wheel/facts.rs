@@ -193,7 +193,7 @@ impl Member {
     /// Whether it is compiled against Python or PyTorch, as far as its name and what it links tell.
     fn may_show_abi(&self) -> bool {
         let file = self.path.rsplit('/').next().unwrap_or_default();
-        let module = file.ends_with(".so") && !file.starts_with("lib");
+        let module = file.rsplit_once('.').is_some_and(|(_, end)| end == "so") && !file.starts_with("lib");
         let links = |start: &&str| self.needed.iter().any(|soname| soname.starts_with(*start));
         let brings = |start: &&str| self.soname.as_ref().is_some_and(|soname| soname.starts_with(*start));
         let torch = ["libtorch", "libc10", "libpython"];

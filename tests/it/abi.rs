@@ -199,7 +199,7 @@ fn a_wheel_goes_with_the_torch_of_its_string_abi() {
     let reason = &row("0.20.9")["reasons"][0];
     assert_eq!(reason["code"], "abi-mismatch", "{reason}");
     assert_eq!((&reason["found"], &reason["wanted"]), (&json!(["old ABI"]), &json!(["C++11 ABI"])));
-    assert!(reason["remedy"].as_str().unwrap().contains("torch 2.6.0"), "{reason}");
+    assert!(reason["remedy"].as_str().unwrap().contains("made for torch 2.7.0"), "{reason}");
     assert_eq!((&row("0.21.0")["verdict"], &row("0.21.0")["notes"]), (&json!("admit"), &json!([])));
     let note = row("0.20.1")["notes"][0]["text"].as_str().unwrap();
     assert!(note.contains("torch 2.7.0 with the C++11 one"), "{note}");

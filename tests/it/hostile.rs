@@ -60,7 +60,7 @@ fn a_line_of_the_log_cannot_be_forged() {
     let mut mirror = Mirror::serving(&dir.path().join("data"));
     get(&mirror.url(""), "/x%0a2026-01-01T00:00:00Z%20INFO%20forged/simple/?token=hidden", &[]);
     get(&mirror.url(""), "/healthz", &[("X-A", "b\tc")]);
-    let log = mirror.end();
+    let log = mirror.stop();
     assert!(log.contains("/healthz") && log.contains("status=200"), "{log}");
     assert!(!log.lines().any(|line| line.starts_with("2026-01-01T00:00:00Z")), "{log}");
     assert!(!log.contains("hidden"), "a query may hold a secret: {log}");

@@ -29,7 +29,8 @@ fn get(mirror: &Mirror, path: &str, headers: &[(&str, &str)]) -> Answer {
     http::get(&mirror.url(""), path, headers)
 }
 
-struct Samples(Vec<(String, f64)>);
+/// Names with their labels, and values as the parser prints them.
+struct Samples(Vec<(String, String)>);
 
 impl Samples {
     fn of(mirror: &Mirror) -> Self {
@@ -49,17 +50,18 @@ impl Samples {
         assert!(output.status.success(), "{err}\n{}", answer.text());
         let sample = |line: &str| {
             let (name, value) = line.split_once('\t').unwrap();
-            (name.to_owned(), value.parse().unwrap())
+            (name.to_owned(), value.to_owned())
         };
         Self(out.lines().map(sample).collect())
     }
 
-    fn value(&self, name: &str) -> f64 {
-        self.find(name).unwrap_or_else(|| panic!("no {name} among {:#?}", self.0))
+    fn value(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map_or_else(|| panic!("no {name} among {:#?}", self.0), |(_, value)| value.as_str())
     }
 
-    fn find(&self, name: &str) -> Option<f64> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    fn number(&self, name: &str) -> f64 {
+        self.value(name).parse().unwrap()
     }
 }
 
@@ -107,31 +109,31 @@ fn metrics_count_what_was_asked_and_answered() {
     let requests = |route: &str, status: u16| {
         samples.value(&format!("jetwheel_http_requests_total{{method=GET,route={route},status={status}}}"))
     };
-    assert_eq!([requests("project", 200), requests("wheel", 200), requests("wheel", 403)], [2.0, 1.0, 1.0]);
-    assert_eq!(requests("none", 404), 20.0, "a client cannot make series");
-    let sent = wheel.body.len() as f64;
-    assert!(samples.value("jetwheel_http_sent_bytes_total{route=wheel}") >= sent);
-    assert_eq!(samples.value("jetwheel_http_request_duration_seconds_count{route=project}"), 2.0);
-    assert_eq!(samples.value("jetwheel_files_refused_total{code=no-kernel-image}"), 1.0);
-    assert_eq!(samples.value("jetwheel_verdicts_total{code=no-kernel-image,verdict=refuse}"), 1.0);
-    assert_eq!(samples.value("jetwheel_verdicts_total{code=,verdict=admit}"), 1.0);
-    assert!(samples.value("jetwheel_cache_requests_total{cache=pages,result=hit}") >= 1.0);
-    assert_eq!(samples.value("jetwheel_store_wheels{}"), 2.0);
-    assert!(samples.value("jetwheel_store_size_bytes{}") >= sent);
-    assert!(samples.value("jetwheel_store_free_bytes{}") > 0.0);
-    assert_eq!(samples.value("jetwheel_store_snapshots{}"), 1.0);
+    assert_eq!([requests("project", 200), requests("wheel", 200), requests("wheel", 403)], ["2", "1", "1"]);
+    assert_eq!(requests("none", 404), "20", "a client cannot make series");
+    let sent = f64::from(u32::try_from(wheel.body.len()).unwrap());
+    assert!(samples.number("jetwheel_http_sent_bytes_total{route=wheel}") >= sent);
+    assert_eq!(samples.value("jetwheel_http_request_duration_seconds_count{route=project}"), "2");
+    assert_eq!(samples.value("jetwheel_files_refused_total{code=no-kernel-image}"), "1");
+    assert_eq!(samples.value("jetwheel_verdicts_total{code=no-kernel-image,verdict=refuse}"), "1");
+    assert_eq!(samples.value("jetwheel_verdicts_total{code=,verdict=admit}"), "1");
+    assert!(samples.number("jetwheel_cache_requests_total{cache=pages,result=hit}") >= 1.0);
+    assert_eq!(samples.value("jetwheel_store_wheels{}"), "2");
+    assert!(samples.number("jetwheel_store_size_bytes{}") >= sent);
+    assert!(samples.number("jetwheel_store_free_bytes{}") > 0.0);
+    assert_eq!(samples.value("jetwheel_store_snapshots{}"), "1");
     assert_eq!(
         [samples.value("jetwheel_store_recovered{}"), samples.value("jetwheel_policy_broken{}")],
-        [0.0, 0.0]
+        ["0", "0"]
     );
-    assert_eq!(samples.value("jetwheel_http_connections{}"), 1.0, "the one that asks");
+    assert_eq!(samples.value("jetwheel_http_connections{}"), "1", "the one that asks");
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(samples.value(&format!("jetwheel_build_info{{version={version}}}")), 1.0);
+    assert_eq!(samples.value(&format!("jetwheel_build_info{{version={version}}}")), "1");
     for name in ["process_resident_memory_bytes{}", "process_open_fds{}", "process_max_fds{}"] {
-        assert!(samples.value(name) > 0.0, "{name}");
+        assert!(samples.number(name) > 0.0, "{name}");
     }
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
-    let started = samples.value("process_start_time_seconds{}");
+    let started = samples.number("process_start_time_seconds{}");
     assert!(started <= now && now - started < 3600.0, "{started} {now}");
 }
 
@@ -145,11 +147,11 @@ fn upstreams_have_an_age() {
     let mirror = Mirror::serving(&data);
     let samples = Samples::of(&mirror);
     let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
-    let reached = samples.value("jetwheel_upstream_last_reached_timestamp_seconds{upstream=jp6-cu126}");
+    let reached = samples.number("jetwheel_upstream_last_reached_timestamp_seconds{upstream=jp6-cu126}");
     assert!(reached <= now && now - reached < 3600.0, "{reached} {now}");
-    assert_eq!(samples.value("jetwheel_upstream_last_reached_timestamp_seconds{upstream=nvidia}"), 0.0);
-    assert_eq!(samples.value("jetwheel_upstream_failing{upstream=nvidia}"), 1.0);
-    assert_eq!(samples.value("jetwheel_upstream_failing{upstream=jp6-cu126}"), 0.0);
+    assert_eq!(samples.value("jetwheel_upstream_last_reached_timestamp_seconds{upstream=nvidia}"), "0.0");
+    assert_eq!(samples.value("jetwheel_upstream_failing{upstream=nvidia}"), "1");
+    assert_eq!(samples.value("jetwheel_upstream_failing{upstream=jp6-cu126}"), "0");
 }
 
 #[test]
@@ -164,7 +166,7 @@ fn a_request_has_one_id_in_its_answer_and_in_the_log() {
     assert!(ours.len() == 16 && ours.bytes().all(|byte| byte.is_ascii_hexdigit()), "{ours}");
     let posted = http::send(&mirror.url(""), "POST", "/nowhere", &[], b"");
     assert!(posted.header("x-request-id").is_some());
-    let log = mirror.end();
+    let log = mirror.stop();
     let lines: Vec<Value> = log
         .lines()
         .filter(|line| line.starts_with('{'))

@@ -68,6 +68,14 @@ impl Mirror {
         self.url(&format!("/{device}/simple/"))
     }
 
+    /// Stops the server as systemd does; gives what it had logged, to the last line.
+    pub(crate) fn stop(&mut self) -> String {
+        let stopped = Command::new("kill").arg(self.server.id().to_string()).status();
+        assert!(stopped.unwrap().success());
+        assert!(self.server.wait().unwrap().success());
+        self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
+    }
+
     /// Kills the server as `kill -9` does; gives what it had logged.
     pub(crate) fn end(&mut self) -> String {
         let _already_gone = self.server.kill();
