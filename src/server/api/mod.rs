@@ -246,9 +246,10 @@ impl Query {
 
     fn number(&self, name: &str) -> Result<Option<u64>, Wrong> {
         let number = |text: String| {
-            text.parse().map_err(|_| {
+            let number = text.parse().ok().and_then(|number: i64| u64::try_from(number).ok());
+            number.ok_or_else(|| {
                 Wrong::Asked(format!(
-                    "{name} is {:?}, expected a number of at most 64 bits",
+                    "{name} is {:?}, expected a number of at most 63 bits",
                     super::refusal::cut(&text)
                 ))
             })
