@@ -94,36 +94,62 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     if let Some(remote) = context.remote() {
         return remote::run(&remote, arguments, context);
     }
-    let report = perform(arguments, context)?;
+    let asked = Asked::of(arguments, context)?;
+    if arguments.queue {
+        return put_into_queue(arguments, &asked.requirements, context);
+    }
+    let report = do_pass(arguments, asked, context)?;
     answer(&report, context)
+}
+
+/// What a command line asks for, read and checked.
+struct Asked {
+    policy: Arc<Policy>,
+    devices: Vec<DeviceProfile>,
+    requirements: Vec<Requirement>,
+    sources: Vec<(Source, Vec<String>)>,
+    client: Client,
 }
 
 /// Does a pass, and takes a snapshot of what it changed.
 pub(super) fn perform(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Report> {
-    let policy = Arc::new(context.policy()?);
-    let devices = choose_devices(&arguments.devices, &policy)?;
-    let mut requirements = read_requirements(arguments, context)?;
-    if requirements.is_empty() && !arguments.all {
-        return Err(
-            Usage("nothing is asked for: name requirements, a file with -r, or --all".to_owned()).into()
-        );
+    let asked = Asked::of(arguments, context)?;
+    do_pass(arguments, asked, context)
+}
+
+impl Asked {
+    fn of(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Self> {
+        let policy = Arc::new(context.policy()?);
+        let devices = choose_devices(&arguments.devices, &policy)?;
+        let mut requirements = read_requirements(arguments, context)?;
+        if requirements.is_empty() && !arguments.all {
+            return Err(Usage(
+                "nothing is asked for: name requirements, a file with -r, or --all".to_owned(),
+            )
+            .into());
+        }
+        let index = read_index(arguments.index.as_deref().map(|dir| context.path(dir)), context)?;
+        let mut options = network_options(context)?;
+        let upstreams = choose_upstreams(arguments, &index, &devices, &mut options.credentials)?;
+        let client =
+            Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
+        let cache = context.data.join("cache").join("pages");
+        let sources: Vec<(Source, Vec<String>)> = upstreams
+            .into_iter()
+            .map(|(upstream, devices)| (Source::new(upstream, client.clone(), Some(cache.clone())), devices))
+            .collect();
+        // Before anything is asked of an upstream: it may be in use.
+        context.store()?;
+        if arguments.all {
+            requirements.extend(all_projects(&sources)?);
+        }
+        Ok(Self { policy, devices, requirements, sources, client })
     }
-    let index = read_index(arguments.index.as_deref().map(|dir| context.path(dir)), context)?;
-    let mut options = network_options(context)?;
-    let upstreams = choose_upstreams(arguments, &index, &devices, &mut options.credentials)?;
-    let client = Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
-    let cache = context.data.join("cache").join("pages");
-    let sources: Vec<(Source, Vec<String>)> = upstreams
-        .into_iter()
-        .map(|(upstream, devices)| (Source::new(upstream, client.clone(), Some(cache.clone())), devices))
-        .collect();
+}
+
+fn do_pass(arguments: &Arguments, asked: Asked, context: &mut Context) -> anyhow::Result<Report> {
+    let Asked { policy, devices, requirements, sources, client } = asked;
     let store = context.store()?;
-    if arguments.all {
-        requirements.extend(all_projects(&sources)?);
-    }
-    if arguments.queue {
-        return put_into_queue(arguments, &requirements, context);
-    }
     let request = Request {
         devices,
         requirements,

@@ -64,8 +64,8 @@ pub(super) fn run(remote: &Remote, arguments: &Arguments, context: &mut Context)
 }
 
 fn order(arguments: &Arguments, context: &mut Context) -> anyhow::Result<SyncOrder> {
-    if arguments.index.is_some() || arguments.jobs != JOBS {
-        let text = "--index and --jobs are the mirror's own matter: they do not go over --server";
+    if arguments.index.is_some() || arguments.jobs != JOBS || arguments.queue {
+        let text = "--index, --jobs and --queue are the mirror's own matter: they do not go over --server";
         return Err(Usage(text.to_owned()).into());
     }
     if arguments.devices.is_empty() {
@@ -107,6 +107,7 @@ impl Arguments {
             index: None,
             accept_losses: order.accept_losses,
             dry_run: order.dry_run,
+            queue: false,
         }
     }
 }

@@ -3,17 +3,15 @@
 //! What commands and the API both tell and do is in the modules of their nouns, whose values are the JSON of either.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode, header};
 use hyper::body::Incoming;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use url::form_urlencoded;
 
 use super::id::RequestId;
 use super::in_force::InForce;
@@ -22,13 +20,16 @@ use super::reply::Reply;
 use super::request_body;
 use super::state::State;
 use crate::access::{Caller, Scope};
-use crate::store::{AuditEntry, NewSnapshot};
+use crate::store::NewSnapshot;
 
 pub(crate) mod advisories;
+mod change;
 pub(crate) mod evidence;
 pub(crate) mod jobs;
+mod look;
 mod path;
 pub(crate) mod projects;
+mod query;
 pub(crate) mod snapshots;
 mod status;
 pub(crate) mod tokens;
@@ -160,20 +161,20 @@ pub(super) async fn answer(
         return Err(refusal);
     }
     if matches!(parts.method, Method::GET | Method::HEAD) {
-        let query = Query::of(parts);
+        let query = query::Query::of(parts);
         return match path {
-            Path::Document => document(&base_url?),
-            _ => read(state, in_force, caller, path, query).await,
+            Path::Document => look::document(&base_url?),
+            _ => look::read(state, in_force, caller, path, query).await,
         };
     }
     let limit = if *path == Path::Sync { LARGEST_ORDER } else { LARGEST_BODY };
     let body = request_body::read(body, limit).await?;
     let who = format!("token:{}", caller.name.as_deref().unwrap_or_default());
     if *path == Path::Sync {
-        return sync(state, in_force, &who, &body);
+        return change::sync(state, in_force, &who, &body);
     }
     let (path, in_force, method) = (path.clone(), Arc::clone(in_force), parts.method.clone());
-    state.blocking(move |state| change(state, &in_force, &who, (&path, &method), &body)).await
+    state.blocking(move |state| change::change(state, &in_force, &who, (&path, &method), &body)).await
 }
 
 /// Whether the method is one of the resource's, and the caller may.
@@ -214,273 +215,4 @@ fn of_this_site(headers: &HeaderMap) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::NotJson(super::refusal::cut(&text)))
-}
-
-/// The parameters of a URL.
-struct Query(Vec<(String, String)>);
-
-impl Query {
-    fn of(parts: &Parts) -> Self {
-        let query = parts.uri.query().unwrap_or_default();
-        Self(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
-    }
-
-    fn all(&self, name: &str) -> Result<Vec<String>, Wrong> {
-        let values = self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.clone());
-        let values: Vec<String> = values.take(MOST_DEVICES.saturating_add(1)).collect();
-        if values.len() > MOST_DEVICES {
-            return Err(Wrong::Asked(format!("{name} is given more than {MOST_DEVICES} times")));
-        }
-        Ok(values)
-    }
-
-    fn one(&self, name: &str) -> Result<Option<String>, Wrong> {
-        let mut values = self.all(name)?;
-        let value = values.pop();
-        if values.is_empty() {
-            Ok(value)
-        } else {
-            Err(Wrong::Asked(format!("{name} is given more than once")))
-        }
-    }
-
-    fn number(&self, name: &str) -> Result<Option<u64>, Wrong> {
-        let number = |text: String| {
-            let number = text.parse().ok().and_then(|number: i64| u64::try_from(number).ok());
-            number.ok_or_else(|| {
-                Wrong::Asked(format!(
-                    "{name} is {:?}, expected a number of at most 63 bits",
-                    super::refusal::cut(&text)
-                ))
-            })
-        };
-        self.one(name)?.map(number).transpose()
-    }
-}
-
-fn document(base_url: &str) -> Result<Reply, Refusal> {
-    let url = serde_json::to_string(base_url).map_err(|error| Refusal::Defect(error.to_string()))?;
-    let text = DOCUMENT.replacen(SERVER, &url, 1);
-    let mut reply = Reply::bytes("application/json", Bytes::from(text));
-    reply.set(header::CACHE_CONTROL, "no-cache");
-    Ok(reply)
-}
-
-async fn read(
-    state: &Arc<State>,
-    in_force: &Arc<InForce>,
-    caller: &Caller,
-    path: &Path,
-    query: Query,
-) -> Result<Reply, Refusal> {
-    if let Path::Project(project) = path {
-        let named = query.all("device")?;
-        let wanted = query.one("versions")?.map(|text| projects::specifiers(&text)).transpose()?;
-        let mut views = Vec::new();
-        for device in &named {
-            let view = state.view(device).await?;
-            in_force.device(&view.device)?;
-            state.admit_to(caller, Scope::Read, Some(device.as_str()), in_force)?;
-            views.push(view);
-        }
-        if named.is_empty() {
-            for device in in_force.policy.devices() {
-                if state.admit_to(caller, Scope::Read, Some(device.id.as_str()), in_force).is_ok() {
-                    views.push(state.view(&device.id).await?);
-                }
-            }
-        }
-        let views = (views, !named.is_empty());
-        return reply(&projects::told(state, in_force, project.clone(), views, wanted).await?);
-    }
-    let (path, in_force) = (path.clone(), Arc::clone(in_force));
-    state.blocking(move |state| look(state, &in_force, &path, &query)).await
-}
-
-/// What is read, all but verdicts. Blocks.
-fn look(state: &State, in_force: &InForce, path: &Path, query: &Query) -> Result<Reply, Refusal> {
-    let store = &*state.store;
-    match path {
-        Path::Status => reply(&status::told(state, in_force, state.api.jobs.running())?),
-        Path::Devices => reply(&json!({ "devices": in_force.policy.devices().collect::<Vec<_>>() })),
-        Path::Projects => reply(&json!({ "projects": &*state.names()? })),
-        Path::Snapshots => reply(&snapshots::list(store)),
-        Path::Snapshot(selector) => {
-            reply(&store.snapshot(&snapshots::find(store, selector)?).map_err(Wrong::from)?)
-        }
-        Path::Diff(from, to) => {
-            let devices = query.all("device")?;
-            reply(&snapshots::diff(store, (from, to), &devices, &in_force.policy)?)
-        }
-        Path::Advisories => {
-            let device = query.one("device")?;
-            let device = device.map(|id| snapshots::device(&in_force.policy, &id)).transpose()?;
-            let all = in_force.policy.advisories().iter();
-            let advisories =
-                all.filter(|advisory| device.is_none_or(|device| advisory.concerns(device))).collect();
-            reply(&advisories::List { advisories })
-        }
-        Path::Tokens => reply(&tokens::list(store)?),
-        Path::Job(id) => {
-            let from = query.number("from")?.unwrap_or(0);
-            let unknown = || {
-                Wrong::Unknown("there is no such job; the last 32 are remembered, until a restart".to_owned())
-            };
-            reply(&state.api.jobs.told(id, from).ok_or_else(unknown)?)
-        }
-        Path::Audit => {
-            let mut entries = store.audit()?;
-            let last =
-                query.number("last")?.map_or(usize::MAX, |last| usize::try_from(last).unwrap_or(usize::MAX));
-            let entries = entries.split_off(entries.len().saturating_sub(last));
-            reply(&json!({ "changes": entries }))
-        }
-        _ => Err(Refusal::NoSuchPage),
-    }
-}
-
-/// A body of JSON; none at all is an empty object.
-fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Wrong> {
-    let body = if body.is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body)
-        .map_err(|error| Wrong::Asked(format!("the body is not what this takes: {error}")))
-}
-
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct CreateSnapshot {
-    name: Option<String>,
-}
-
-#[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Promote {
-    #[serde(default = "candidate")]
-    snapshot: String,
-    require_reports: Option<std::num::NonZeroU16>,
-    #[serde(default)]
-    devices: Vec<String>,
-}
-
-fn candidate() -> String {
-    "candidate".to_owned()
-}
-
-#[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
-/// Changes something, and notes who did. Blocks.
-fn change(
-    state: &State,
-    in_force: &InForce,
-    who: &str,
-    (path, method): (&Path, &Method),
-    body: &[u8],
-) -> Result<Reply, Refusal> {
-    let store = &*state.store;
-    let note = |action: &str, what| store.put_audit(&AuditEntry::now(who, action, what));
-    match path {
-        Path::Snapshots => {
-            let CreateSnapshot { name } = parsed(body)?;
-            let new = state.api.hands()?.new_snapshot("create", name).map_err(Wrong::Stands)?;
-            let made_one = snapshots::create(store, &new)?;
-            let made_one = made_one.ok_or_else(|| Refusal::Defect("no snapshot was made".to_owned()))?;
-            note("snapshot create", json!({ "snapshot": made_one.head.id }))?;
-            made(StatusCode::CREATED, &format!("snapshots/{}", made_one.head.id), &made_one)
-        }
-        Path::Snapshot(selector) => {
-            let id = snapshots::remove(store, selector)?;
-            note("snapshot remove", json!({ "snapshot": id }))?;
-            reply(&json!({ "removed": id }))
-        }
-        Path::Channel(channel) => promote(state, in_force, channel, parsed(body)?, note),
-        Path::Rollback(channel) => {
-            let Nothing {} = parsed(body)?;
-            moved(&snapshots::move_channel(store, channel, None)?, note)
-        }
-        Path::Advisory(id) => {
-            let _turn = state.api.policy_turn.lock().unwrap_or_else(PoisonError::into_inner);
-            if *method == Method::DELETE {
-                let removed = advisories::remove(&state.policies, id)?;
-                note("advisory remove", json!({ "id": id }))?;
-                return reply(&removed);
-            }
-            let written = advisories::write(&state.policies, advisories::read(id, body)?)?;
-            note("advisory write", json!(written))?;
-            reply(&written)
-        }
-        Path::Tokens => {
-            let told = tokens::create(store, parsed(body)?)?;
-            note("token create", told.noted())?;
-            made(StatusCode::CREATED, &format!("tokens/{}", told.name), &told)
-        }
-        Path::Token(name) => {
-            let revoked = tokens::revoke(store, name)?;
-            note("token revoke", json!({ "name": name }))?;
-            reply(&revoked)
-        }
-        _ => Err(Refusal::NoSuchPage),
-    }
-}
-
-type Noted = Result<(), crate::store::Error>;
-
-fn promote(
-    state: &State,
-    in_force: &InForce,
-    channel: &str,
-    asked: Promote,
-    note: impl FnOnce(&str, serde_json::Value) -> Noted,
-) -> Result<Reply, Refusal> {
-    let store = &*state.store;
-    let Promote { snapshot, require_reports, devices } = asked;
-    if devices.len() > MOST_DEVICES {
-        return Err(Wrong::Asked(format!("devices are more than {MOST_DEVICES}")).into());
-    }
-    let id = snapshots::find(store, &snapshot)?;
-    if let Some(required) = require_reports {
-        let frozen = store.snapshot(&id).map_err(Wrong::from)?;
-        let required = usize::from(required.get());
-        let lacking = evidence::lacking(store, &in_force.policy, &frozen, &devices, required)?;
-        if !lacking.is_empty() {
-            let status = StatusCode::CONFLICT;
-            let body = json!({
-                "type": "about:blank", "title": "Conflict", "status": status.as_u16(), "kind": "too-few-reports",
-                "detail": format!("{channel} stays as it is: {id} has too few reports"),
-                "channel": channel, "snapshot": id, "lacking": lacking,
-            });
-            let mut reply = Reply::bytes("application/problem+json", json_bytes(&body)?);
-            reply.status = status;
-            reply.set(header::CACHE_CONTROL, "no-store");
-            return Ok(reply);
-        }
-    }
-    moved(&snapshots::move_channel(store, channel, Some(id))?, note)
-}
-
-fn moved(
-    moved: &snapshots::Moved,
-    note: impl FnOnce(&str, serde_json::Value) -> Noted,
-) -> Result<Reply, Refusal> {
-    note("snapshot channel", json!(moved))?;
-    reply(moved)
-}
-
-/// Starts a sync.
-fn sync(state: &State, in_force: &InForce, who: &str, body: &[u8]) -> Result<Reply, Refusal> {
-    let order: SyncOrder = parsed(body)?;
-    if order.devices.is_empty() || order.devices.len() > MOST_DEVICES {
-        return Err(Wrong::Asked(format!("devices are to be between 1 and {MOST_DEVICES}")).into());
-    }
-    for id in &order.devices {
-        snapshots::device(&in_force.policy, id)?;
-    }
-    if order.requirements.is_empty() && !order.all {
-        return Err(Wrong::Asked("nothing is asked for: name requirements, or say all".to_owned()).into());
-    }
-    let hands = state.api.hands()?;
-    let name = who.to_owned();
-    let told = state.api.jobs.start(who, move |say| hands.sync(order, &name, say))?;
-    made(StatusCode::ACCEPTED, &format!("jobs/{}", told.id), &told)
 }
