@@ -37,6 +37,7 @@ install -m 755 "$binary" "$build/bin/jetwheel"
 cp README.md CHANGELOG.md packaging/jetwheel.toml "$build/"
 cp docs/*.md "$build/docs/"
 cp policies/README.md "$build/docs/policies.md"
+cp -r packaging/grafana packaging/prometheus "$build/docs/"
 cat >"$build/debian/changelog" <<END
 jetwheel ($version) stable; urgency=medium
 
