@@ -51,7 +51,7 @@ const EFFECTS: [&str; 13] = [
 ];
 
 /// Crates that stay in some modules, so that each can be replaced there.
-const HOMES: [(&str, &[&str]); 12] = [
+const HOMES: [(&str, &[&str]); 14] = [
     ("blake2", &["server"]),
     ("md5", &["server"]),
     ("minisign", &["bundle"]),
@@ -63,6 +63,8 @@ const HOMES: [(&str, &[&str]); 12] = [
     ("hyper", &["server"]),
     ("reqwest", &["upstream"]),
     ("sled", &["store"]),
+    ("object_store", &["store"]),
+    ("tokio_postgres", &["store"]),
     ("pubgrub", &["resolve"]),
 ];
 
