@@ -11,7 +11,7 @@ old=$(realpath "$1") new=$(realpath "$2")
 root=$(mktemp -d) server=''
 chmod 755 "$root" # it becomes / for the service's user as well
 cleanup() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    [ -z "$server" ] || inside pkill -u jetwheel -x jetwheel || true
     umount -q "$root/proc" 2>/dev/null || true
     rm -rf --one-file-system "$root"
 }
@@ -24,7 +24,7 @@ check() { # WORDS COMMAND...
     if "$@"; then echo "ok: $words"; else echo "NOT OK: $words" >&2 && exit 1; fi
 }
 
-debootstrap --variant=minbase --include=ca-certificates,curl,systemd,python3-pip bookworm "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log" 2>&1 ||
+debootstrap --variant=minbase --include=ca-certificates,procps,systemd,python3-pip bookworm "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log" 2>&1 ||
     { tail -n 5 "$root.log" >&2 && exit 3; }
 rm -f "$root.log"
 mount -t proc proc "$root/proc"
