@@ -12,6 +12,9 @@ use crate::access::{Reading, Rules};
 use crate::server::{ClientLimits, Rate};
 use crate::upstream::{Login, Options};
 
+mod keys;
+pub(super) mod show;
+
 /// The values of the configuration file; all may be absent.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]

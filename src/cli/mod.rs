@@ -155,6 +155,8 @@ pub enum Command {
     Token(token::Arguments),
     /// Show who changed the store, when, and how
     Audit(audit::Arguments),
+    /// Explain the configuration in force
+    Config(config::show::Arguments),
     /// Print a shell's completions of this command
     Completions(completions::Arguments),
     /// Write the manual pages
@@ -213,6 +215,7 @@ pub struct Context {
     pub who: String,
     policies: Option<PathBuf>,
     policies_from: PoliciesFrom,
+    named: config::show::Named,
     store: Option<Arc<Store>>,
 }
 
@@ -240,8 +243,25 @@ impl Context {
             (None, Some(dir)) => (Some(dir), PoliciesFrom::Bundles),
             (None, None) => (None, PoliciesFrom::Nowhere),
         };
+        let named = config::show::Named {
+            file,
+            file_by: config::show::Named::by(cli.config.as_ref(), "--config", "JETWHEEL_CONFIG"),
+            data_by: config::show::Named::by(cli.data.as_ref(), "--data", "JETWHEEL_DATA"),
+            policies_by: cli.policies.as_ref().map(|_| "--policies"),
+        };
         let who = audit::user(rustix::process::getuid().as_raw());
-        Ok(Self { data, cwd, config, format: cli.format, console, who, policies, policies_from, store })
+        Ok(Self {
+            data,
+            cwd,
+            config,
+            format: cli.format,
+            console,
+            who,
+            policies,
+            policies_from,
+            named,
+            store,
+        })
     }
 
     /// The store, opened at the first call.
@@ -356,6 +376,7 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),
         Command::Token(arguments) => token::run(&arguments, context),
         Command::Audit(arguments) => audit::run(&arguments, context),
+        Command::Config(arguments) => config::show::run(&arguments, context),
         Command::Completions(arguments) => completions::run(&arguments, context),
         Command::Man(arguments) => man::run(&arguments, context),
     }

@@ -118,7 +118,7 @@ pub struct Recovery {
 pub const LOCAL: &str = "local";
 
 /// How many snapshots are kept unless the configuration says otherwise.
-const KEEP_SNAPSHOTS: usize = 50;
+pub const KEEP_SNAPSHOTS: usize = 50;
 
 /// Where the truth lies.
 #[derive(Debug)]
