@@ -28,6 +28,9 @@ system() {
         missing+=(python3 python3-venv)
     command -v readelf >/dev/null || missing+=(binutils) # the judge of ELF facts
     command -v curl >/dev/null || missing+=(curl)        # the plainest client
+    PATH=$PATH:/usr/sbin command -v nginx >/dev/null || missing+=(nginx-light) # the proxy before several servers
+    command -v setpriv >/dev/null || missing+=(util-linux)
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || postgresql # the catalogue of several servers
     command -v mount >/dev/null && command -v unshare >/dev/null || missing+=(mount util-linux) # a small disk to fill
     command -v openssl >/dev/null || missing+=(openssl)  # makes the certificates of the tests
     command -v minisign >/dev/null || missing+=(minisign) # the judge of signatures
@@ -41,6 +44,14 @@ system() {
     command -v systemd-analyze >/dev/null || missing+=(systemd) # the judge of units; nothing of it is started
     command -v cc >/dev/null || missing+=(gcc libc6-dev) # linker, and the C parts of ring
     [ ${#missing[@]} = 0 ] || packages "${missing[@]}"
+}
+
+postgresql() { # the server alone: each test starts one of its own, and the package shall start none
+    packages postgresql-common
+    local conf=/etc/postgresql-common/createcluster.conf as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    "${as_root[@]}" sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' "$conf"
+    packages postgresql
 }
 
 tool() { # NAME REQUIREMENT...: a virtual environment that holds these, made anew only if the list changes
@@ -70,6 +81,7 @@ clients() {
     tool uv uv
     tool pip-newest -U pip
     tool devpi devpi-server
+    tool moto 'moto[server]' # an S3-compatible store
     tool prometheus prometheus-client # its parser is the judge of /metrics
     tool twine twine
     local python

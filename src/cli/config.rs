@@ -10,10 +10,14 @@ use super::sync::parse_size;
 use super::{Usage, pull};
 use crate::access::{Reading, Rules};
 use crate::server::{ClientLimits, Rate};
+use crate::store::{Backends, Postgres, S3};
 use crate::upstream::{Login, Options};
 
 mod keys;
 pub(super) mod show;
+
+/// How long commands wait for a database or a blob store that is away, before they fail.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The values of the configuration file; all may be absent.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -47,6 +51,12 @@ pub struct Config {
     pub prefix: Option<String>,
     /// Public key that must have signed a bundle for `import` to take it.
     pub public_key: Option<PathBuf>,
+    /// Database of a catalogue that several servers share, `postgres://user@host/database`; none for one in the data folder.
+    pub catalogue: Option<String>,
+    /// Bucket of blobs that several servers share, `s3://bucket/prefix`; none for files in the data folder.
+    pub blobs: Option<String>,
+    /// How that bucket is reached.
+    pub s3: Bucket,
     /// How many snapshots are kept, besides those that have a name or are named by a channel.
     pub keep_snapshots: Option<usize>,
 }
@@ -154,6 +164,50 @@ pub(super) fn default_file() -> Option<PathBuf> {
     Some(file)
 }
 
+/// How a bucket is reached; credentials come from the environment and files, as for Amazon's own tools.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bucket {
+    /// The server, such as `https://s3.site.example`; none for Amazon's.
+    pub endpoint: Option<String>,
+    /// The server as devices reach it, where that is another address.
+    pub public_endpoint: Option<String>,
+    /// Region.
+    pub region: Option<String>,
+    /// Whether the bucket is a part of the path, not of the host.
+    pub path_style: bool,
+    /// PEM file with certificate authorities, besides the system's.
+    pub ca: Option<PathBuf>,
+    /// Whether files are sent through the mirror, instead of by a redirect to a signed address.
+    pub stream: bool,
+}
+
+/// The `AWS_…` variables of the environment, and below them the profile of the credentials file.
+fn aws_variables() -> Vec<(String, String)> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let home = variable("HOME").map(|home| Path::new(&home).join(".aws/credentials"));
+    let file = variable("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from).or(home);
+    let text = file.and_then(|file| fs_err::read_to_string(file).ok()).unwrap_or_default();
+    let profile = variable("AWS_PROFILE").unwrap_or_else(|| "default".to_owned());
+    let mut variables = credentials(&text, &profile);
+    variables.extend(std::env::vars().filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty()));
+    variables
+}
+
+/// The values of one profile of a credentials file, as variables.
+fn credentials(text: &str, profile: &str) -> Vec<(String, String)> {
+    let mut variables = Vec::new();
+    let mut ours = false;
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            ours = name.trim() == profile;
+        } else if let Some((name, value)) = line.split_once('=').filter(|_| ours) {
+            variables.push((name.trim().to_ascii_uppercase(), value.trim().to_owned()));
+        }
+    }
+    variables
+}
+
 /// How upstreams are asked; what is absent is as built in.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -183,6 +237,32 @@ impl Network {
 }
 
 impl Config {
+    /// Where the store keeps what is not in the data folder.
+    ///
+    /// The password of the database may stand in `PGPASSWORD`, as for PostgreSQL's own tools.
+    pub(super) fn backends(&self) -> Backends {
+        let database = |url: &String| Postgres {
+            url: url.clone(),
+            ca: None,
+            password: std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty()),
+        };
+        let bucket = |url: &String| S3 {
+            url: url.clone(),
+            endpoint: self.s3.endpoint.clone(),
+            public_endpoint: self.s3.public_endpoint.clone(),
+            region: self.s3.region.clone(),
+            path_style: self.s3.path_style,
+            ca: self.s3.ca.clone(),
+            stream: self.s3.stream,
+            variables: aws_variables(),
+        };
+        Backends {
+            catalogue: self.catalogue.as_ref().map(database),
+            blobs: self.blobs.as_ref().map(bucket),
+            patience: PATIENCE,
+        }
+    }
+
     /// Reads a configuration file; paths in it are relative to its folder.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let text = fs_err::read_to_string(file).map_err(|error| Usage(error.to_string()))?;
@@ -199,6 +279,7 @@ impl Config {
             &mut config.index,
             &mut config.ca,
             &mut config.public_key,
+            &mut config.s3.ca,
             &mut config.tls.certificate,
             &mut config.tls.key,
         ]
@@ -208,5 +289,19 @@ impl Config {
             *path = folder.join(&*path);
         }
         Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_of_a_credentials_file_is_read_alone() {
+        let text = "[default]\naws_access_key_id = one\n# no\n[site]\naws_access_key_id=two\naws_secret_access_key = a=b\n";
+        let found = credentials(text, "site");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(found, [pair("AWS_ACCESS_KEY_ID", "two"), pair("AWS_SECRET_ACCESS_KEY", "a=b")]);
+        assert_eq!(credentials(text, "other"), []);
     }
 }

@@ -30,6 +30,7 @@ mod inspect;
 mod inventory;
 mod log;
 mod man;
+mod migrate;
 mod pull;
 mod quickstart;
 mod rebuild;
@@ -39,6 +40,7 @@ mod snapshot;
 mod sync;
 mod token;
 mod verify;
+mod work;
 
 pub use config::Config;
 pub use console::Console;
@@ -129,6 +131,8 @@ pub enum Command {
     Add(add::Arguments),
     /// Fetch, verify, inspect and keep what the devices need
     Sync(sync::Arguments),
+    /// Do jobs of the queue that several machines share
+    Work(work::Arguments),
     /// Serve the mirror
     Serve(serve::Arguments),
     /// Say of every known file of a project whether it runs on a device, and why
@@ -149,6 +153,8 @@ pub enum Command {
     Verify(verify::Arguments),
     /// Remove old snapshots, and wheels that nothing names
     Gc(gc::Arguments),
+    /// Copy the store to that of another configuration, embedded or shared
+    Migrate(migrate::Arguments),
     /// Make the catalogue anew from the blobs and their sidecar files
     Rebuild(rebuild::Arguments),
     /// Make, list and revoke access tokens
@@ -269,7 +275,7 @@ impl Context {
         if let Some(store) = &self.store {
             return Ok(Arc::clone(store));
         }
-        let store = Arc::new(Store::open(&self.data)?);
+        let store = Arc::new(Store::open_with(&self.data, &self.config.backends())?);
         if let Some(keep) = self.config.keep_snapshots {
             store.set_keep_snapshots(keep);
         }
@@ -363,6 +369,7 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Detect(arguments) => detect::run(&arguments, context),
         Command::Add(arguments) => add::run(&arguments, context),
         Command::Sync(arguments) => sync::run(&arguments, context),
+        Command::Work(arguments) => work::run(&arguments, context),
         Command::Serve(arguments) => serve::run(&arguments, context),
         Command::Explain(arguments) => explain::run(&arguments, context),
         Command::Resolve(arguments) => resolve::run(&arguments, context),
@@ -373,6 +380,7 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Advisories(arguments) => advisories::run(&arguments, context),
         Command::Verify(arguments) => verify::run(&arguments, context),
         Command::Gc(arguments) => gc::run(&arguments, context),
+        Command::Migrate(arguments) => migrate::run(&arguments, context),
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),
         Command::Token(arguments) => token::run(&arguments, context),
         Command::Audit(arguments) => audit::run(&arguments, context),

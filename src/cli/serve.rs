@@ -84,6 +84,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     let asked = Asked { pull: arguments.pull, upstreams: &arguments.upstreams, general: &arguments.general };
     let pull = pull::prepare(asked, context)?;
     let store = context.store()?;
+    // A client asks again sooner than a request would be worth waiting for.
+    store.set_patience(std::time::Duration::ZERO);
     let store_for_commands = Arc::clone(&store);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(
@@ -126,7 +128,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             None => server,
         };
         // The mirror serves all the same: other commands then find the store in use.
-        if let Err(error) = forward::listen(&context.data, &store_for_commands) {
+        if !store_for_commands.is_shared()
+            && let Err(error) = forward::listen(&context.data, &store_for_commands)
+        {
             tracing::warn!(%error, "commands beside this server cannot be run in it");
         }
         context.console.say(format_args!("listening on {scheme}://{}/", server.address()?))?;

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::arriving::Arriving;
 use super::outbox::{LARGEST, Outbox};
+use crate::store::Pieces;
 
 /// How much of a file is read at once for HTTP/2, in bytes; HTTP/1 has its files sent by the kernel. Three pieces are in memory
 /// for each answer: being sent, waiting, being read.
@@ -31,6 +32,8 @@ pub(super) enum Body {
     Bytes(Bytes),
     /// A piece of a file.
     File(FileBody),
+    /// What comes from elsewhere, with how many bytes are still to come.
+    Pieces(Pieces, u64),
     /// A piece of a file that is still on its way.
     Arriving(Arriving),
 }
@@ -44,9 +47,18 @@ impl hyper::body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &mut *self {
-            Self::Empty => Poll::Ready(None),
+            Self::Empty | Self::Pieces(_, 0) => Poll::Ready(None),
             Self::Bytes(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Bytes(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Pieces(pieces, left) => Poll::Ready(Some(match ready!(pieces.poll_recv(context)) {
+                Some(Ok(piece)) if piece.len() as u64 <= *left => {
+                    *left = left.saturating_sub(piece.len() as u64);
+                    Ok(Frame::data(piece))
+                }
+                Some(Err(error)) => Err(error),
+                // More or less than was promised in a header ends the connection.
+                Some(Ok(_)) | None => Err(io::ErrorKind::UnexpectedEof.into()),
+            })),
             Self::File(file) => {
                 file.poll_piece(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
             }
@@ -65,6 +77,7 @@ impl hyper::body::Body for Body {
             Self::Empty => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.left(),
+            Self::Pieces(_, left) => *left,
             Self::Arriving(file) => file.left(),
         })
     }

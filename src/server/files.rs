@@ -90,11 +90,31 @@ pub(super) async fn held(
     }
     let (status, start, end) = span(asked, &etag, file.size)?;
     let size = file.size;
-    let blob = match state.opened.find(&sha256, size) {
-        Some(blob) => blob,
-        None => state.blocking(move |state| open(state, &sha256, &file)).await?,
+    let mut reply = if state.store.is_local() {
+        let blob = match state.opened.find(&sha256, size) {
+            Some(blob) => blob,
+            None => state.blocking(move |state| open(state, &sha256, &file)).await?,
+        };
+        Reply::file(WHEEL_TYPE, FileBody::new(blob, start, end))
+    } else if asked.head {
+        // An address is signed for a GET alone.
+        Reply::headers_of(WHEEL_TYPE, size)
+    } else {
+        let elsewhere = move |state: &State| match state.store.signed_url(&sha256)? {
+            Some(url) => Ok(Reply::found(&url)),
+            None => match state.store.pieces(&sha256, start..end)? {
+                Some(pieces) => Ok(Reply::pieces(WHEEL_TYPE, pieces, end.saturating_sub(start))),
+                None => Err(Refusal::NotHeld {
+                    file: file.filename.clone(),
+                    why: "its bytes are lost from the store",
+                }),
+            },
+        };
+        state.blocking(elsewhere).await?
     };
-    let mut reply = Reply::file(WHEEL_TYPE, FileBody::new(blob, start, end));
+    if reply.status == StatusCode::FOUND {
+        return Ok(reply);
+    }
     reply.status = status;
     if status == StatusCode::PARTIAL_CONTENT {
         reply.set(header::CONTENT_RANGE, &format!("bytes {start}-{}/{size}", end.saturating_sub(1)));

@@ -7,6 +7,7 @@ use hyper::ext::ReasonPhrase;
 
 use super::arriving::Arriving;
 use super::body::{Body, FileBody};
+use crate::store::Pieces;
 
 /// An answer, before it is known whether the request was a HEAD.
 #[derive(Debug)]
@@ -43,6 +44,28 @@ impl Reply {
         reply.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         reply.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.left()));
         reply.body = Body::File(body);
+        reply
+    }
+
+    /// The headers of a file, for a HEAD.
+    pub(super) fn headers_of(content_type: &'static str, length: u64) -> Self {
+        let mut reply = Self::empty(StatusCode::OK);
+        reply.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        reply.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        reply
+    }
+
+    /// A piece of a file that comes from elsewhere.
+    pub(super) fn pieces(content_type: &'static str, pieces: Pieces, length: u64) -> Self {
+        Self { body: Body::Pieces(pieces, length), ..Self::headers_of(content_type, length) }
+    }
+
+    /// Leads to where the file can be fetched for a while. Not to be kept: the address ends, and so may the right to it.
+    pub(super) fn found(at: &str) -> Self {
+        let mut reply = Self::empty(StatusCode::FOUND);
+        reply.set(header::LOCATION, at);
+        reply.set(header::CACHE_CONTROL, "no-store");
+        reply.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
         reply
     }
 

@@ -62,7 +62,7 @@ pub(super) async fn respond(
         match &mut body {
             Body::File(file) => file.send_by(outbox.clone()),
             Body::Arriving(file) => file.send_by(outbox.clone()),
-            Body::Empty | Body::Bytes(_) => {}
+            Body::Empty | Body::Bytes(_) | Body::Pieces(..) => {}
         }
     }
     let body = if head { Body::Empty } else { body };

@@ -31,7 +31,7 @@ impl Store {
     pub fn put_audit(&self, entry: &AuditEntry) -> Result<(), Error> {
         let turn = self.notes.turn()?;
         turn.append(Log::Audit, entry)?;
-        turn.finish()
+        turn.finish().map(drop)
     }
 
     /// The changes of the newest log, oldest first.

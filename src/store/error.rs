@@ -69,6 +69,22 @@ pub enum Error {
         /// What sled said.
         found: String,
     },
+    /// What the store is kept in is away; the same may work a little later.
+    #[error("{place} cannot be reached: {found}")]
+    Unreachable {
+        /// Its address.
+        place: String,
+        /// What was said.
+        found: String,
+    },
+    /// An address that is none.
+    #[error("{address}: {found}")]
+    Address {
+        /// The address, without its password.
+        address: String,
+        /// What is wrong with it.
+        found: String,
+    },
     /// The facts cannot be kept under the name that they state.
     #[error("{file:?}: {found}")]
     Name {

@@ -5,13 +5,14 @@
 //! digests that snapshots list are in memory, 32 bytes each; nothing else grows with the store.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::PoisonError;
+use std::sync::{PoisonError, RwLockWriteGuard};
 use std::time::{Duration, SystemTime};
 
 use fs_err as fs;
 use serde::Serialize;
 
 use super::blobs::{Found, Part};
+use super::postgres::{Lock, Session};
 use super::{Error, SnapshotId, Store};
 use crate::digest::Sha256;
 
@@ -38,6 +39,14 @@ pub struct Sweep {
     pub younger: u64,
     /// Leftovers of imports that were broken off.
     pub imports: u64,
+}
+
+/// Nobody takes in the bytes of a digest as long as this is kept.
+enum TakesIn<'store> {
+    /// Nobody takes in anything in this process, which is the only one.
+    Here(#[expect(dead_code, reason = "it is kept for its lock")] RwLockWriteGuard<'store, ()>),
+    /// No process takes in that digest.
+    Everywhere(#[expect(dead_code, reason = "it is kept for its lock")] Session),
 }
 
 impl Store {
@@ -95,7 +104,7 @@ impl Store {
         }
         if !sweep.dry_run {
             // Whoever takes the same bytes in now has either written its sidecar, or comes after the removal.
-            let _nobody_takes_in = self.intake.write().unwrap_or_else(PoisonError::into_inner);
+            let Some(_nobody_takes_in) = self.nobody_takes_in(sha256)? else { return Ok(false) };
             if self.may_be_held(sha256) {
                 return Ok(false);
             }
@@ -118,6 +127,16 @@ impl Store {
             Ok(Some(start)) => !String::from_utf8_lossy(&start).contains("\",\"held\":false,"),
             Err(_) => true,
         }
+    }
+
+    /// Keeps the bytes of a digest from being taken in; none while somebody does.
+    fn nobody_takes_in(&self, sha256: &Sha256) -> Result<Option<TakesIn<'_>>, Error> {
+        let Some(database) = &self.database else {
+            return Ok(Some(TakesIn::Here(self.intake.write().unwrap_or_else(PoisonError::into_inner))));
+        };
+        let session = database.begin().map_err(|fault| database.error(fault))?;
+        let free = session.try_lock(Lock::Intake(sha256)).map_err(|fault| database.error(fault))?;
+        Ok(free.then_some(TakesIn::Everywhere(session)))
     }
 
     /// Folders of imports that were broken off long ago.

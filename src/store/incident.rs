@@ -69,11 +69,11 @@ impl Store {
             return Ok(());
         }
         turn.append(Log::Incidents, incident)?;
-        turn.finish()
+        turn.finish().map(drop)
     }
 
     /// The incidents of the newest log, oldest first. Lines that are none, such as half of one, are passed over.
     pub fn incidents(&self) -> Result<Vec<Incident>, Error> {
-        self.notes.turn()?.lines(Log::Incidents)
+        self.notes.lines(Log::Incidents)
     }
 }

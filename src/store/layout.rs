@@ -44,6 +44,7 @@ const LONGEST_NOTE: u64 = 4096;
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) dir: PathBuf,
+    spool: PathBuf,
 }
 
 impl Layout {
@@ -56,7 +57,7 @@ impl Layout {
     }
 
     pub(super) fn spool(&self) -> PathBuf {
-        self.dir.join("spool")
+        self.spool.clone()
     }
 
     pub(super) fn quarantine(&self) -> PathBuf {
@@ -121,8 +122,8 @@ impl Layout {
     /// Yields the format that it has, which may be an older one.
     pub(super) fn claim(dir: &Path) -> Result<(Self, fs::File, u32), Error> {
         fs::create_dir_all(dir).map_err(Error::io(dir))?;
-        let layout = Self { dir: dir.to_owned() };
-        let lock = layout.lock()?;
+        let layout = Self { dir: dir.to_owned(), spool: dir.join("spool") };
+        let lock = layout.lock(false)?;
         let format = layout.check_format()?;
         layout.give_up_reserve();
         let spool = layout.spool();
@@ -142,8 +143,37 @@ impl Layout {
         Ok((layout, lock, format))
     }
 
+    /// Makes a folder that several processes may use at once, each with a spool of its own, and sweeps those of processes that
+    /// have ended. The locks that come with it are to be held as long as it is used.
+    pub(super) fn share(dir: &Path) -> Result<(Self, Vec<fs::File>), Error> {
+        let spools = dir.join("spool");
+        fs::create_dir_all(dir).map_err(Error::io(dir))?;
+        let mut layout = Self { dir: dir.to_owned(), spool: spools.clone() };
+        let shared = layout.lock(true)?;
+        let one_at_a_time = lock_file(&dir.join("spool.lock"))?;
+        one_at_a_time.file().lock().map_err(Error::io(dir))?;
+        layout.check_format()?;
+        fs::create_dir_all(&spools).map_err(Error::io(&spools))?;
+        for entry in fs::read_dir(&spools).map_err(Error::io(&spools))? {
+            let path = entry.map_err(Error::io(&spools))?.path();
+            let ended =
+                |path: &Path| lock_file(&path.join("lock")).is_ok_and(|file| file.file().try_lock().is_ok());
+            if path.is_dir() && ended(&path) {
+                fs::remove_dir_all(&path).map_err(Error::io(&path))?;
+            }
+        }
+        let own = tempfile::Builder::new().prefix("process-").tempdir_in(&spools);
+        layout.spool = own.map_err(Error::io(&spools))?.keep();
+        let used = lock_file(&layout.spool.join("lock"))?;
+        used.file().lock().map_err(Error::io(&layout.spool))?;
+        let blobs = layout.blobs();
+        fs::create_dir_all(&blobs).map_err(Error::io(&blobs))?;
+        sync_folder(&layout.dir)?;
+        Ok((layout, vec![shared, used]))
+    }
+
     /// Takes the lock, or says who has it. The kernel frees it when the process ends, however that happens.
-    fn lock(&self) -> Result<fs::File, Error> {
+    fn lock(&self, shared: bool) -> Result<fs::File, Error> {
         let path = self.dir.join("lock");
         let mut file = fs::OpenOptions::new()
             .create(true)
@@ -152,7 +182,7 @@ impl Layout {
             .truncate(false)
             .open(&path)
             .map_err(Error::io(&path))?;
-        match file.file().try_lock() {
+        match if shared { file.file().try_lock_shared() } else { file.file().try_lock() } {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => {
                 let mut note = String::new();
@@ -233,8 +263,16 @@ impl Layout {
     }
 }
 
+/// A file that is there for its lock alone.
+fn lock_file(path: &Path) -> Result<fs::File, Error> {
+    let mut options = fs::OpenOptions::new();
+    options.create(true).write(true).truncate(false).open(path).map_err(Error::io(path))
+}
+
 /// Verbs that open the store, for the note in the lock file.
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 17] = [
+    "migrate",
+    "work",
     "add",
     "sync",
     "serve",

@@ -7,8 +7,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
 
 mod audit;
 mod blobs;
+mod bridge;
 mod catalogue;
 mod error;
 mod gc;
@@ -27,39 +29,50 @@ mod layout;
 mod listing;
 mod migrate;
 mod notes;
+mod open;
+mod postgres;
+mod queue;
 mod recover;
 mod repair;
 mod report;
 mod reserve;
 mod revision;
+mod shared;
 mod sidecar;
 mod site;
 mod snapshot;
 mod tokens;
+mod transfer;
 mod upstreams;
 mod verify;
 mod write;
 
 pub use audit::AuditEntry;
+pub use blobs::{Pieces, S3};
 pub use error::{Error, says_full};
 pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
 pub use intake::Offered;
 pub use listing::Listed;
+pub use open::{Backends, KEEP_SNAPSHOTS};
+pub use postgres::Postgres;
+pub use queue::{Job, Queue, QueueLength};
 pub use report::{Check, DeviceReport, Gpu, InstalledWheel, ReportBody};
 pub use snapshot::{
     CHANNELS, Channel, FilesByProject, NewSnapshot, NotASnapshotId, Origin, PolicyFile, Snapshot,
     SnapshotFile, SnapshotHead, SnapshotId,
 };
+pub use transfer::Transferred;
 pub use upstreams::Reached;
 pub use verify::{Fetch, Finding, FindingKind, Report, SnapshotFinding};
 
 use blobs::{Blobs, Part};
 use catalogue::record::{Counts, Light, counts_key, parse_file_key, pin_key, project_prefix, url_key};
-use catalogue::{Catalogue, Fault};
+use catalogue::{Catalogue, Fault, Records as _};
 use layout::Layout;
 use notes::Notes;
 use revision::Revisions;
+use sidecar::Sidecar;
 use write::Writer;
 
 /// One known file: the catalogue's row.
@@ -117,9 +130,6 @@ pub struct Recovery {
 /// The upstream of files that people put in: by `add`, or by an upload.
 pub const LOCAL: &str = "local";
 
-/// How many snapshots are kept unless the configuration says otherwise.
-pub const KEEP_SNAPSHOTS: usize = 50;
-
 /// Where the truth lies.
 #[derive(Debug)]
 struct Places {
@@ -129,7 +139,18 @@ struct Places {
     blobs: Blobs,
 }
 
-/// The store of one data folder, which no other process can open meanwhile.
+impl Places {
+    /// Whether the catalogue keeps the sidecars as well, since they do not lie in files of this machine.
+    const fn sidecars_in_catalogue(&self) -> bool {
+        match self.blobs {
+            Blobs::Disk(_) => false,
+            Blobs::S3(_) => true,
+        }
+    }
+}
+
+/// The store of one data folder, which no other process can open meanwhile; or, with a database, one that several processes
+/// share, each with a folder of its own or not.
 #[derive(Debug)]
 pub struct Store {
     places: Places,
@@ -137,56 +158,33 @@ pub struct Store {
     notes: Notes,
     /// None after a failed attempt to open it anew; the next call tries again.
     catalogue: RwLock<Option<Catalogue>>,
+    /// The database of a shared store.
+    database: Option<postgres::Database>,
     writer: Mutex<Writer>,
-    revisions: Revisions,
+    revisions: Arc<Revisions>,
     recovery: Mutex<Option<Recovery>>,
     /// The heads of all snapshots, and where the channels point.
-    snapshots: Mutex<snapshot::Index>,
+    snapshots: Arc<Mutex<snapshot::Index>>,
     /// Held to read while bytes are taken in, from blob to sidecar, and to write while a blob is removed.
     intake: RwLock<()>,
     /// How many snapshots are kept.
     keep_snapshots: AtomicUsize,
+    /// How long calls wait for what is away, in milliseconds.
+    patience_ms: AtomicU64,
     /// Whoever sets space aside takes turns by this.
     setting_aside: Mutex<()>,
     /// Held by whoever takes in a wheel whose name has to be new.
     naming: Mutex<()>,
     /// The access tokens.
-    tokens: tokens::TokenShelf,
+    tokens: Arc<tokens::TokenShelf>,
     /// Dropped last: whoever comes next finds all written.
-    _lock: fs::File,
+    _locks: Vec<fs::File>,
 }
 
 impl Store {
-    /// Opens the store in a folder, which is made where it is missing.
-    ///
-    /// The time that it takes grows with the number of known files, not with their size: about 5 µs for each.
-    pub fn open(dir: &Path) -> Result<Self, Error> {
-        let (layout, lock, format) = Layout::claim(dir)?;
-        let blobs = Blobs::Disk(blobs::Disk::new(layout.clone()));
-        let notes = Notes::new(notes::Backend::Disk(notes::Disk::new(layout.clone())));
-        let places = Places { layout, blobs };
-        let (catalogue, recovery) = recover::open(&places)?;
-        let writer = Mutex::new(Writer::new(&places.layout));
-        let snapshots = Mutex::new(snapshot::Index::read(&notes.snapshots_turn()?)?);
-        let store = Self {
-            catalogue: RwLock::new(Some(catalogue)),
-            writer,
-            revisions: Revisions::starting_now(),
-            recovery: Mutex::new(None),
-            snapshots,
-            intake: RwLock::new(()),
-            keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
-            setting_aside: Mutex::new(()),
-            naming: Mutex::new(()),
-            tokens: tokens::TokenShelf::default(),
-            places,
-            notes,
-            _lock: lock,
-        };
-        store.note_recovery(recovery);
-        store.migrate(format)?;
-        store.places.layout.hold_reserve();
-        Ok(store)
+    /// How long calls wait for what is away, before they fail.
+    fn patience(&self) -> Duration {
+        Duration::from_millis(self.patience_ms.load(std::sync::atomic::Ordering::Relaxed))
     }
 
     /// The data folder.
@@ -238,6 +236,10 @@ impl Store {
     ///
     /// The old one is moved aside until the new one is whole, and put back where that fails.
     pub fn rebuild(&self) -> Result<Recovery, Error> {
+        if let Some(database) = &self.database {
+            let shared = catalogue::Postgres { database: database.clone() };
+            return self.rebuild_shared(&shared, "it was asked for");
+        }
         self.places.layout.check_space(0)?;
         let (folder, aside) = (self.places.layout.catalogue(), self.places.layout.dir.join("catalogue.old"));
         let _turn = locked(&self.writer);
@@ -330,13 +332,13 @@ impl Store {
 
     /// The file with that digest; under the name of its first sight where it is known by several.
     pub fn row(&self, sha256: &Sha256) -> Result<Option<Row>, Error> {
-        let sidecar = recover::find_sidecar(&self.places.blobs, sha256)?;
+        let sidecar = self.sidecar(sha256)?;
         Ok(sidecar.and_then(|sidecar| sidecar.files.first().map(|entry| sidecar.row(entry))))
     }
 
     /// The file with that digest and that name.
     pub fn row_named(&self, sha256: &Sha256, file: &str) -> Result<Option<Row>, Error> {
-        let sidecar = recover::find_sidecar(&self.places.blobs, sha256)?;
+        let sidecar = self.sidecar(sha256)?;
         Ok(sidecar.and_then(|sidecar| sidecar.entry(file).map(|entry| sidecar.row(entry))))
     }
 
@@ -345,7 +347,7 @@ impl Store {
     /// Where the URL led to other bytes later, this is still the first file.
     pub fn row_by_url(&self, url: &str) -> Result<Option<Row>, Error> {
         let Some(sha256) = self.digest(&url_key(url))? else { return Ok(None) };
-        let Some(sidecar) = recover::find_sidecar(&self.places.blobs, &sha256)? else { return Ok(None) };
+        let Some(sidecar) = self.sidecar(&sha256)? else { return Ok(None) };
         let seen = |entry: &&sidecar::Entry| {
             entry.sightings.iter().any(|sighting| sighting.url.as_deref() == Some(url))
         };
@@ -362,6 +364,21 @@ impl Store {
     /// Where the bytes of a held file lie. The path is only good while the store is open.
     pub fn blob(&self, sha256: &Sha256) -> PathBuf {
         self.places.blobs.name(sha256, Part::Wheel)
+    }
+
+    /// Whether wheels are files of this machine; else [`Store::signed_url`] and [`Store::pieces`] serve them.
+    pub const fn is_local(&self) -> bool {
+        matches!(self.places.blobs, Blobs::Disk(_))
+    }
+
+    /// An address at which a client can fetch a held file by itself, for some hours; none where it is to be sent to it.
+    pub fn signed_url(&self, sha256: &Sha256) -> Result<Option<String>, Error> {
+        self.places.blobs.signed(sha256)
+    }
+
+    /// Reads a range of a held file that is no file of this machine; none where it is lost.
+    pub fn pieces(&self, sha256: &Sha256, range: std::ops::Range<u64>) -> Result<Option<Pieces>, Error> {
+        self.places.blobs.pieces(sha256, range)
     }
 
     /// Reads the bytes of a held file from their beginning, wherever they lie.
@@ -391,8 +408,34 @@ impl Store {
         })
     }
 
-    /// Asks the catalogue; where it shows damage, makes it anew and asks again.
+    /// All that is known of a digest.
+    fn sidecar(&self, sha256: &Sha256) -> Result<Option<Sidecar>, Error> {
+        if !self.places.sidecars_in_catalogue() && self.database.is_none() {
+            return recover::find_sidecar(&self.places.blobs, sha256);
+        }
+        let key = recover::sidecar_key(sha256);
+        let Some(bytes) = self.read(|catalogue| catalogue.record(&key))? else { return Ok(None) };
+        Sidecar::parse(&bytes, sha256)
+            .map(Some)
+            .map_err(|error| Error::Damaged { path: self.catalogue_name(), found: error.to_string() })
+    }
+
+    /// What the catalogue is called in messages.
+    fn catalogue_name(&self) -> PathBuf {
+        match &self.database {
+            Some(database) => PathBuf::from(database.name()),
+            None => self.places.layout.catalogue(),
+        }
+    }
+
+    /// Asks the catalogue; where an embedded one shows damage, makes it anew and asks again.
     fn read<T>(&self, question: impl Fn(&Catalogue) -> Result<T, Fault>) -> Result<T, Error> {
+        if self.database.is_some() {
+            return self.patiently(|| match self.catalogue()?.as_ref() {
+                Some(catalogue) => question(catalogue).map_err(|fault| self.refusal(fault)),
+                None => Err(self.refusal(Fault::Refused("it is closed".to_owned()))),
+            });
+        }
         let fault = match self.catalogue()?.as_ref().map(&question) {
             Some(Ok(answer)) => return Ok(answer),
             Some(Err(fault)) => fault,
@@ -456,6 +499,11 @@ impl Drop for Store {
         }
         let place = self.catalogue.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(catalogue) = place.take() else { return };
+        if self.database.is_some() {
+            // Others have it open; what this process put in its own spool goes.
+            let _swept_by_the_next = fs::remove_dir_all(self.places.layout.spool());
+            return;
+        }
         let sum = catalogue.sum();
         drop(catalogue);
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -22,7 +22,7 @@ use super::blobs::{Blobs, Part};
 use super::catalogue::record::{
     Counts, Indexed, Light, Stamp, Sum, counts_key, digest_key, file_key, pin_key, seal, seal_json, url_key,
 };
-use super::catalogue::{Catalogue, Change, Fault, Sled};
+use super::catalogue::{Catalogue, Change, Fault, Records, Sled};
 use super::error::says_full;
 use super::layout::{Layout, read_bounded, sync_folder, write_durably};
 use super::sidecar::Sidecar;
@@ -56,19 +56,18 @@ pub(super) fn open(places: &Places) -> Result<(Catalogue, Option<Recovery>), Err
         },
     };
     let sum = sled.sum();
-    let catalogue = Catalogue::Sled(sled);
     let why = match clean {
-        Some(clean) if clean == sum => return Ok((catalogue, None)),
+        Some(clean) if clean == sum => return Ok((Catalogue::Sled(sled), None)),
         Some(_) if sum.records == 0 => "it is missing".to_owned(),
         Some(clean) => {
             format!("it was closed with {} records, and opens with {}", clean.records, sum.records)
         }
-        None => match catch_up(places, &catalogue, known)? {
-            None => return Ok((catalogue, None)),
+        None => match catch_up(places, &sled, known)? {
+            None => return Ok((Catalogue::Sled(sled), None)),
             Some(why) => why,
         },
     };
-    drop(catalogue);
+    drop(sled);
     anew(places, why)
 }
 
@@ -107,7 +106,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), Error> {
 /// Compares the records with the sidecar files after an end without order; says what gives doubt.
 fn catch_up(
     places: &Places,
-    catalogue: &Catalogue,
+    sled: &Sled,
     mut known: HashMap<Sha256, Stamp>,
 ) -> Result<Option<String>, Error> {
     let rows = known.len();
@@ -130,8 +129,12 @@ fn catch_up(
         [(sha256, stamp)] => {
             if let Ok(Some(sidecar)) = find_sidecar(&places.blobs, sha256) {
                 let mut counts = BTreeMap::new();
-                let outcome = changes(catalogue, sha256, &sidecar, *stamp, &mut counts)
-                    .and_then(|changes| catalogue.apply(with_counts(changes, counts)));
+                let outcome = changes(sled, sha256, &sidecar, *stamp, &mut counts).and_then(|mut changes| {
+                    if places.sidecars_in_catalogue() {
+                        changes.push(sidecar_change(sha256, &sidecar.render()));
+                    }
+                    sled.apply(with_counts(changes, counts))
+                });
                 match outcome.map_err(doubt) {
                     Ok(()) => {}
                     Err(Ok(why)) => return Ok(Some(why)),
@@ -167,7 +170,21 @@ pub(super) fn anew(places: &Places, why: String) -> Result<(Catalogue, Option<Re
 pub(super) fn fill(places: &Places, why: String) -> Result<(Catalogue, Recovery), Error> {
     let Places { layout, blobs } = places;
     let refused = |fault| refusal(layout, fault);
-    let catalogue = Catalogue::Sled(Sled::open(&layout.catalogue(), |_, _| {}).map_err(refused)?);
+    let sled = Sled::open(&layout.catalogue(), |_, _| {}).map_err(refused)?;
+    let mut apply = |changes| sled.apply(changes).map_err(refused);
+    let recovery = collect(blobs, places.sidecars_in_catalogue(), why, &mut apply)?;
+    sync_folder(&layout.catalogue())?;
+    sync_folder(&layout.dir)?;
+    Ok((Catalogue::Sled(sled), recovery))
+}
+
+/// Makes all records from the sidecar files, for a catalogue that has none.
+pub(super) fn collect(
+    blobs: &Blobs,
+    with_sidecars: bool,
+    why: String,
+    apply: &mut dyn FnMut(Vec<Change>) -> Result<(), Error>,
+) -> Result<Recovery, Error> {
     let mut all = Vec::new();
     list(blobs, |sha256, stamp| all.push((sha256, stamp)))?;
     let mut recovery = Recovery { why, files: 0, unreadable: Vec::new() };
@@ -180,8 +197,12 @@ pub(super) fn fill(places: &Places, why: String) -> Result<(Catalogue, Recovery)
                 Ok(None) => {}
                 Ok(Some(sidecar)) => {
                     recovery.files += sidecar.files.len() as u64;
-                    batch
-                        .extend(changes(&catalogue, sha256, &sidecar, *stamp, &mut counts).map_err(refused)?);
+                    let made = changes(&NoRecords, sha256, &sidecar, *stamp, &mut counts);
+                    // Nothing is asked of a catalogue here.
+                    batch.extend(made.unwrap_or_default());
+                    if with_sidecars {
+                        batch.push(sidecar_change(sha256, &sidecar.render()));
+                    }
                 }
                 Err(Error::Damaged { path, found }) => {
                     tracing::error!(sidecar = %path.display(), "left out of the catalogue: {found}");
@@ -190,12 +211,31 @@ pub(super) fn fill(places: &Places, why: String) -> Result<(Catalogue, Recovery)
                 Err(error) => return Err(error),
             }
         }
-        catalogue.apply(batch).map_err(refused)?;
+        apply(batch)?;
     }
-    catalogue.apply(with_counts(Vec::new(), counts)).map_err(refused)?;
-    sync_folder(&layout.catalogue())?;
-    sync_folder(&layout.dir)?;
-    Ok((catalogue, recovery))
+    apply(with_counts(Vec::new(), counts))?;
+    Ok(recovery)
+}
+
+/// A catalogue without records.
+struct NoRecords;
+
+impl Records for NoRecords {
+    fn record(&self, _key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(None)
+    }
+}
+
+/// The key of a digest's sidecar in catalogues that hold it as well.
+pub(super) fn sidecar_key(sha256: &Sha256) -> Vec<u8> {
+    [&b"c"[..], &sha256.0].concat()
+}
+
+/// The change that keeps a sidecar in the catalogue.
+pub(super) fn sidecar_change(sha256: &Sha256, rendered: &[u8]) -> Change {
+    let key = sidecar_key(sha256);
+    let value = seal(&key, rendered);
+    (key, Some(value))
 }
 
 /// Reads sidecar files on all processors, in the order given.
@@ -236,7 +276,7 @@ pub(super) fn find_sidecar(blobs: &Blobs, sha256: &Sha256) -> Result<Option<Side
 
 /// The changes that make the catalogue say what a sidecar says. `counts` collects those of the projects concerned.
 pub(super) fn changes(
-    catalogue: &Catalogue,
+    catalogue: &impl Records,
     sha256: &Sha256,
     sidecar: &Sidecar,
     stamp: Stamp,
@@ -326,7 +366,9 @@ pub(super) fn refusal(layout: &Layout, fault: Fault) -> Error {
             Ok(()) => Error::Io { path, source: error },
         },
         Fault::Io(source) => Error::Io { path, source },
-        Fault::Damaged(found) | Fault::Refused(found) => Error::Catalogue { path, found },
+        Fault::Damaged(found) | Fault::Refused(found) | Fault::Away(found) => {
+            Error::Catalogue { path, found }
+        }
     }
 }
 

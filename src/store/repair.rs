@@ -23,7 +23,7 @@ impl Store {
         let sha256 = &finding.sha256;
         let blob = self.places.blobs.name(sha256, Part::Wheel);
         let aside = self.places.blobs.set_aside(sha256, Part::Wheel)?;
-        self.change(sha256, |_, sidecar| {
+        self.change(sha256, &[], &|_, sidecar| {
             let mut sidecar = sidecar.ok_or(Error::Unknown(*sha256))?;
             sidecar.held = false;
             Ok(sidecar)

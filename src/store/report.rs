@@ -155,11 +155,11 @@ impl Store {
     pub fn put_report(&self, report: &DeviceReport) -> Result<(), Error> {
         let turn = self.notes.turn()?;
         turn.append(Log::Reports, report)?;
-        turn.finish()
+        turn.finish().map(drop)
     }
 
     /// The reports of the newest log, oldest first.
     pub fn reports(&self) -> Result<Vec<DeviceReport>, Error> {
-        self.notes.turn()?.lines(Log::Reports)
+        self.notes.lines(Log::Reports)
     }
 }

@@ -1,6 +1,7 @@
 //! The access tokens: `tokens.json`, written whole and durably at each change. It holds digests of the secrets alone.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::{SignedDuration, Timestamp};
@@ -19,6 +20,8 @@ const USES_WRITTEN: SignedDuration = SignedDuration::from_mins(1);
 pub(super) struct TokenShelf {
     /// None before they were first asked for, and while they cannot be read.
     now: RwLock<Option<Arc<Tokens>>>,
+    /// The number of the change that they came with, where processes count them.
+    as_of: AtomicI64,
     uses: Mutex<Uses>,
 }
 
@@ -116,9 +119,29 @@ impl Store {
         let mut text = serde_json::to_vec_pretty(&kept).map_err(|error| Error::io(&path)(error.into()))?;
         text.push(b'\n');
         turn.write(Document::Tokens, &text)?;
-        turn.finish()?;
-        *self.tokens.now.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tokens));
+        let as_of = turn.finish()?;
+        self.tokens.replace(Some(tokens), as_of);
         Ok(())
+    }
+}
+
+impl TokenShelf {
+    /// Puts the tokens in force that came with a change, unless later ones are. None has them read at the next request.
+    fn replace(&self, tokens: Option<Tokens>, as_of: i64) {
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        if as_of >= self.as_of.load(Ordering::Relaxed) {
+            self.as_of.store(as_of, Ordering::Relaxed);
+            *now = tokens.map(Arc::new);
+        }
+    }
+
+    /// The same for what another process may have written.
+    pub(super) fn follow(&self, text: Option<&[u8]>, as_of: i64) {
+        let tokens = match text {
+            None => Some(Tokens::default()),
+            Some(text) => serde_json::from_slice(text).ok().map(|kept: Kept| Tokens::new(kept.tokens)),
+        };
+        self.replace(tokens, as_of);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::notes::{Document, Turn};
+use super::notes::Document;
 use super::{Error, Store};
 
 /// What is known of one upstream's last passes; times are RFC 3339 in UTC.
@@ -20,7 +20,7 @@ impl Store {
     /// Notes at the end of a pass which upstreams answered all that they were asked: durable when this returns.
     pub fn put_reached<'a>(&self, passes: impl IntoIterator<Item = (&'a str, bool)>) -> Result<(), Error> {
         let turn = self.notes.turn()?;
-        let mut known = read_reached(&turn)?;
+        let mut known = parse(turn.read(Document::Upstreams)?);
         let now = jiff::Timestamp::now().to_string();
         for (name, reached) in passes {
             let row = known.entry(name.to_owned()).or_default();
@@ -31,12 +31,12 @@ impl Store {
             }
         }
         turn.write(Document::Upstreams, &render(&known))?;
-        turn.finish()
+        turn.finish().map(drop)
     }
 
     /// What is known of the upstreams, by name.
     pub fn reached(&self) -> Result<BTreeMap<String, Reached>, Error> {
-        read_reached(&self.notes.turn()?)
+        Ok(parse(self.notes.read(Document::Upstreams)?))
     }
 }
 
@@ -44,8 +44,7 @@ fn render(known: &BTreeMap<String, Reached>) -> Vec<u8> {
     serde_json::to_vec_pretty(known).expect("strings are always JSON")
 }
 
-fn read_reached(turn: &Turn<'_>) -> Result<BTreeMap<String, Reached>, Error> {
-    // It tells of ages alone: a damaged one is as none, and the next pass writes it anew.
-    let text = turn.read(Document::Upstreams)?;
-    Ok(text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default())
+/// It tells of ages alone: a damaged one is as none, and the next pass writes it anew.
+fn parse(text: Option<Vec<u8>>) -> BTreeMap<String, Reached> {
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }

@@ -14,6 +14,7 @@ use fs_err as fs;
 use serde::Serialize;
 
 use super::blobs::Part;
+use super::catalogue::Records as _;
 use super::catalogue::record::{Indexed, Light, digest_key, file_key, unseal};
 use super::sidecar::Sidecar;
 use super::{Error, Row, SnapshotId, Store, locked, recover};
@@ -267,7 +268,7 @@ impl Store {
             }
         }
         if let Some(text) = self.row_differs(sha256, &sidecar)? {
-            find(FindingKind::DamagedRow, self.places.layout.catalogue(), text);
+            find(FindingKind::DamagedRow, self.catalogue_name(), text);
         }
         Ok(findings)
     }
@@ -276,7 +277,10 @@ impl Store {
     fn row_differs(&self, sha256: &Sha256, sidecar: &Sidecar) -> Result<Option<String>, Error> {
         let stamp = self.stamp(sha256)?;
         self.read(|catalogue| {
-            let wanted = recover::changes(catalogue, sha256, sidecar, stamp, &mut BTreeMap::new())?;
+            let mut wanted = recover::changes(catalogue, sha256, sidecar, stamp, &mut BTreeMap::new())?;
+            if self.places.sidecars_in_catalogue() {
+                wanted.push(recover::sidecar_change(sha256, &sidecar.render()));
+            }
             for (key, value) in wanted {
                 let found = catalogue.record(&key)?;
                 let value =

@@ -1,13 +1,13 @@
 //! Taking in: blob, METADATA member, sidecar, row, each durable before the next is begun.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
+use std::sync::{PoisonError, RwLockReadGuard};
 
 use super::blobs::{Found, Part};
-use super::catalogue::Catalogue;
-use super::catalogue::Fault;
-use super::catalogue::record::{Stamp, pin_key, url_key};
+use super::catalogue::record::{SUM, Stamp, pin_key, url_key};
+use super::catalogue::{Catalogue, Fault, Postgres, Records};
 use super::layout::Layout;
+use super::postgres::{Lock, Session};
 use super::sidecar::{LONGEST, News, Sidecar};
 use super::{Error, Provenance, Put, Store, locked, recover};
 use crate::digest::Sha256;
@@ -18,6 +18,9 @@ const LONGEST_NAME: usize = 255;
 
 /// The longest name of an upstream, and the longest URL, that is taken, in bytes.
 const LONGEST_ORIGIN: usize = 8192;
+
+/// Makes the sidecar that shall be from the one that is, and from records.
+pub(super) type Edit<'a> = dyn Fn(&dyn Records, Option<Sidecar>) -> Result<Sidecar, Error> + 'a;
 
 /// What writers have to know; they take turns by its lock.
 #[derive(Debug)]
@@ -63,7 +66,7 @@ impl Store {
             return Err(mismatch(format!("the METADATA at hand has not the digest {stated}")));
         }
         self.places.layout.check_space(0)?;
-        let _no_sweep = self.intake.read().unwrap_or_else(PoisonError::into_inner);
+        let _no_sweep = self.no_sweep(&facts.sha256)?;
         self.put_blob(spooled, facts, metadata)?;
         self.see(facts, provenance, true)
     }
@@ -82,7 +85,7 @@ impl Store {
     ///
     /// Only the upstream of the first sight has a say; nothing happens where `provenance` names another.
     pub fn put_provenance(&self, sha256: &Sha256, provenance: &Provenance) -> Result<(), Error> {
-        self.change(sha256, |_, sidecar| {
+        self.change(sha256, &[], &|_, sidecar| {
             let mut sidecar = sidecar.ok_or(Error::Unknown(*sha256))?;
             sidecar.files.iter_mut().for_each(|entry| entry.update(provenance));
             Ok(sidecar)
@@ -100,7 +103,7 @@ impl Store {
         let sha256 = &facts.sha256;
         let blobs = &self.places.blobs;
         blobs.prepare(sha256)?;
-        let held = matches!(recover::find_sidecar(blobs, sha256), Ok(Some(sidecar)) if sidecar.held);
+        let held = self.sidecar(sha256).is_ok_and(|found| found.is_some_and(|sidecar| sidecar.held));
         let there = |found: Option<Found>| found.is_some_and(|found| found.stamp.len == facts.size);
         if !held || !blobs.find(sha256, Part::Wheel).is_ok_and(there) {
             blobs.put_wheel(sha256, spooled)?;
@@ -114,36 +117,37 @@ impl Store {
 
     /// Notes a sight of a file in its sidecar and its rows.
     fn see(&self, facts: &Facts, provenance: &Provenance, held: bool) -> Result<Put, Error> {
-        let mut put = Put::New;
-        self.change(&facts.sha256, |catalogue, sidecar| {
+        let put = std::cell::Cell::new(Put::New);
+        let pin = pin_key(&provenance.upstream, &facts.file);
+        let url = provenance.url.as_deref().map(url_key);
+        let keys: Vec<Vec<u8>> = std::iter::once(pin.clone()).chain(url.clone()).collect();
+        self.change(&facts.sha256, &keys, &|catalogue, sidecar| {
             let mut sidecar = sidecar.unwrap_or(Sidecar { held: false, files: Vec::new() });
             if sidecar.entry(&facts.file).is_some() && sidecar.held >= held {
-                put = Put::Known;
+                put.set(Put::Known);
             }
-            let asked = |fault| recover::refusal(&self.places.layout, fault);
-            let url = provenance.url.as_deref();
+            let asked = |fault| self.refusal(fault);
             let news = News {
-                pinned: catalogue
-                    .record(&pin_key(&provenance.upstream, &facts.file))
-                    .map_err(asked)?
-                    .is_none(),
-                first_at_url: match url {
-                    Some(url) => catalogue.record(&url_key(url)).map_err(asked)?.is_none(),
+                pinned: catalogue.record(&pin).map_err(asked)?.is_none(),
+                first_at_url: match &url {
+                    Some(url) => catalogue.record(url).map_err(asked)?.is_none(),
                     None => false,
                 },
             };
             sidecar.see(facts, provenance, held, news);
             Ok(sidecar)
         })?;
-        Ok(put)
+        Ok(put.get())
     }
 
     /// Replaces a sidecar, and the rows that follow from it. Nothing is written where nothing changes.
-    pub(super) fn change(
-        &self,
-        sha256: &Sha256,
-        edit: impl FnOnce(&Catalogue, Option<Sidecar>) -> Result<Sidecar, Error>,
-    ) -> Result<(), Error> {
+    ///
+    /// `keys` are those of the records that `edit` goes by; it may be asked more than once.
+    pub(super) fn change(&self, sha256: &Sha256, keys: &[Vec<u8>], edit: &Edit<'_>) -> Result<(), Error> {
+        if let Some(database) = &self.database {
+            let postgres = Postgres { database: database.clone() };
+            return self.change_shared(&postgres, sha256, keys, edit);
+        }
         let mut writer = locked(&self.writer);
         if writer.refused {
             self.renew(recover::reopen)?;
@@ -158,27 +162,19 @@ impl Store {
             Err(error) => return Err(error),
         };
         // Pins are asked for before anything is written; damage found here is mended by the read.
-        self.read(|catalogue| catalogue.record(super::catalogue::record::SUM))?;
+        self.read(|catalogue| catalogue.record(SUM))?;
         let place = self.catalogue()?;
-        let Some(catalogue) = place.as_ref() else {
+        let Some(sled) = place.as_ref().and_then(Catalogue::sled) else {
             return Err(recover::refusal(
                 &self.places.layout,
                 Fault::Refused("it could not be opened anew".to_owned()),
             ));
         };
-        let after = edit(catalogue, before.clone())?;
+        let after = edit(sled, before.clone())?;
         if before.as_ref() == Some(&after) {
             return Ok(());
         }
-        let rendered = after.render();
-        if rendered.len() as u64 > LONGEST {
-            let file = after.files.last().map_or_else(String::new, |entry| entry.facts.file.clone());
-            let found = format!(
-                "its facts make a sidecar file of {} bytes, expected at most {LONGEST}",
-                rendered.len()
-            );
-            return Err(Error::Mismatch { file, found });
-        }
+        let rendered = rendered(&after)?;
         if !writer.dirty {
             recover::set_dirty(&self.places.layout)?;
             writer.dirty = true;
@@ -190,8 +186,13 @@ impl Store {
         blobs.settle(sha256)?;
         let mut counts = BTreeMap::new();
         let stamp = self.stamp(sha256)?;
-        recover::changes(catalogue, sha256, &after, stamp, &mut counts)
-            .and_then(|changes| catalogue.apply(recover::with_counts(changes, counts)))
+        recover::changes(sled, sha256, &after, stamp, &mut counts)
+            .and_then(|mut changes| {
+                if self.places.sidecars_in_catalogue() {
+                    changes.push(recover::sidecar_change(sha256, &rendered));
+                }
+                sled.apply(recover::with_counts(changes, counts))
+            })
             .map_err(|fault| recover::refusal(&self.places.layout, fault))?;
         writer.refused = false;
         let projects = after.files.iter().filter_map(|entry| entry.facts.project.as_ref());
@@ -200,12 +201,45 @@ impl Store {
     }
 }
 
+/// The right to have the bytes of a digest come and go.
+#[derive(Debug)]
+pub(super) enum NoSweep<'store> {
+    /// Nothing is swept in this process, which is the only one.
+    Here(#[expect(dead_code, reason = "it is kept for its lock")] RwLockReadGuard<'store, ()>),
+    /// The digest is not swept by any process.
+    Everywhere(#[expect(dead_code, reason = "it is kept for its lock")] Session),
+}
+
 impl Store {
+    /// Keeps the bytes of a digest from being swept while they are taken in.
+    fn no_sweep(&self, sha256: &Sha256) -> Result<NoSweep<'_>, Error> {
+        let Some(database) = &self.database else {
+            return Ok(NoSweep::Here(self.intake.read().unwrap_or_else(PoisonError::into_inner)));
+        };
+        self.patiently(|| {
+            let session = database.begin().map_err(|fault| database.error(fault))?;
+            session.lock(&[Lock::Intake(sha256)]).map_err(|fault| database.error(fault))?;
+            Ok(NoSweep::Everywhere(session))
+        })
+    }
+
     /// The state of a sidecar that is there.
     pub(super) fn stamp(&self, sha256: &Sha256) -> Result<Stamp, Error> {
         let found = self.places.blobs.find(sha256, Part::Sidecar)?;
         found.map(|found| found.stamp).ok_or(Error::Unknown(*sha256))
     }
+}
+
+/// The bytes of a sidecar file, if that is not longer than what is read.
+pub(super) fn rendered(sidecar: &Sidecar) -> Result<Vec<u8>, Error> {
+    let rendered = sidecar.render();
+    if rendered.len() as u64 > LONGEST {
+        let file = sidecar.files.last().map_or_else(String::new, |entry| entry.facts.file.clone());
+        let found =
+            format!("its facts make a sidecar file of {} bytes, expected at most {LONGEST}", rendered.len());
+        return Err(Error::Mismatch { file, found });
+    }
+    Ok(rendered)
 }
 
 /// Checks what becomes part of a key, a path or a URL. The lists of facts are the inspector's part.

@@ -7,8 +7,10 @@ use jetwheel::digest::Sha256;
 use jetwheel::policy::Policy;
 use jetwheel::store::{DeviceReport, NewSnapshot, Store};
 
+use crate::store::read_blob;
 use crate::support::http::{self, get};
 use crate::support::mirror::Mirror;
+use crate::support::site::Site;
 use crate::support::{jetwheel, make_wheels};
 
 const JSON: &[(&str, &str)] = &[("Accept", "application/vnd.pypi.simple.v1+json")];
@@ -48,7 +50,7 @@ pub(crate) fn add(data: &Path, wheels: &[&Path]) -> Option<String> {
 }
 
 /// The file names on a project's page.
-fn files(base: &str, device: &str, project: &str) -> Vec<String> {
+pub(crate) fn files(base: &str, device: &str, project: &str) -> Vec<String> {
     let answer = get(base, &format!("/{device}/simple/{project}/"), JSON);
     if answer.status == 404 {
         return Vec::new();
@@ -304,6 +306,69 @@ fn gc_takes_what_nothing_names_and_is_old_enough() {
     fs_err::write(&path, whole).unwrap();
     let (code, sweep) = json(jetwheel(&data).args(["gc", "--older-than", "0s"]));
     assert_eq!((code, &sweep["blobs"]), (0, &1.into()));
+}
+
+/// At random moments `kill -9` falls into commands that change the store; what was there before, and all that was
+/// acknowledged, is there after, whole.
+pub(crate) fn kill_at_any_moment_leaves_every_snapshot_and_channel_whole(site: &Site, rounds: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let wheels: Vec<PathBuf> =
+        (0..rounds).map(|number| wheel(dir.path(), "demo", &format!("1.{number}"), "")).collect();
+    let (code, answer) = json(site.command().arg("add").arg(&wheels[0]));
+    assert_eq!(code, 0, "{answer}");
+    let mut newest = answer["snapshot"].as_str().unwrap().to_owned();
+    json(site.command().args(["snapshot", "create", "--name", "first"]));
+    let verbs: [&[&str]; 5] = [
+        &["add"],
+        &["snapshot", "create"],
+        &["snapshot", "promote"],
+        &["snapshot", "promote", "first"],
+        &["gc", "--older-than", "0s"],
+    ];
+    let mut chance = 2026_u64;
+    let (mut acknowledged, mut killed) = (1_usize, 0_usize);
+    for (round, added) in wheels.iter().enumerate() {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let verb = verbs[round % verbs.len()];
+        let mut command = site.command();
+        command.args(verb).args((verb == ["add"]).then_some(added));
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let moment = std::time::Instant::now() + std::time::Duration::from_micros((chance >> 33) % 60_000);
+        while std::time::Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        let done = child.wait().unwrap().success();
+        killed += usize::from(!done);
+        acknowledged += usize::from(done && verb == ["add"] && round > 0);
+
+        let store = site.open();
+        assert_eq!(store.recovery(), None, "round {round}: a killed process is no damage");
+        let snapshots = store.snapshots();
+        let last = snapshots.last().unwrap().id.to_string();
+        assert!(last >= newest, "round {round}: {newest} is lost");
+        newest = last;
+        for head in &snapshots {
+            let snapshot = store.snapshot(&head.id).unwrap();
+            assert_eq!(snapshot.files.len() as u64, head.count);
+            for file in snapshot.files {
+                let bytes = read_blob(&store, &file.sha256);
+                assert_eq!(Sha256::of(&bytes), file.sha256, "round {round}");
+            }
+        }
+        for (name, channel) in store.channels() {
+            assert!(store.find_snapshot(name).is_some());
+            assert!(snapshots.iter().any(|head| head.id == channel.current), "round {round}: {name}");
+        }
+        let held = store.held_files().unwrap().len();
+        assert!(held >= acknowledged, "round {round}: {held} of {acknowledged}");
+    }
+    assert!(killed > 0, "no kill fell into a command");
+    let (code, answer) = json(site.command().arg("add").args(&wheels));
+    assert_eq!(code, 0, "{answer}");
+    let (code, report) = json(site.command().arg("verify"));
+    assert_eq!((code, report["blobs"].as_u64()), (0, Some(rounds as u64)), "{report}");
 }
 
 /// A kill between a snapshot and the move of `candidate`: the next run catches up, also where it changes nothing.

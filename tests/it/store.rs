@@ -1,6 +1,6 @@
 //! What the store promises, through its interface and through the real binary.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,12 +10,13 @@ use jetwheel::store::{Error, Incident, IncidentKind, Provenance, Put, Row, Store
 use jetwheel::wheel::{Facts, GpuClass, ProjectName};
 
 use crate::support::disk::{SmallDisk, fill_up};
+use crate::support::site::Site;
 use crate::support::{jetwheel, make_wheels};
 
-const MEMBER: &[u8] = b"Metadata-Version: 2.1\nName: demo\n";
+pub(crate) const MEMBER: &[u8] = b"Metadata-Version: 2.1\nName: demo\n";
 
 /// Facts of a wheel with these bytes; only their keeping is tested here, so they say little.
-fn facts(file: &str, bytes: &[u8]) -> Facts {
+pub(crate) fn facts(file: &str, bytes: &[u8]) -> Facts {
     let (project, rest) = file.split_once('-').unwrap();
     Facts {
         file: file.to_owned(),
@@ -39,7 +40,7 @@ fn facts(file: &str, bytes: &[u8]) -> Facts {
     }
 }
 
-fn seen(upstream: &str, url: &str) -> Provenance {
+pub(crate) fn seen(upstream: &str, url: &str) -> Provenance {
     Provenance {
         upstream: upstream.to_owned(),
         url: Some(url.to_owned()),
@@ -48,18 +49,25 @@ fn seen(upstream: &str, url: &str) -> Provenance {
     }
 }
 
-fn put(store: &Store, file: &str, bytes: &[u8], provenance: &Provenance) -> Result<Put, Error> {
+pub(crate) fn put(store: &Store, file: &str, bytes: &[u8], provenance: &Provenance) -> Result<Put, Error> {
     let mut spooled = store.spool().unwrap();
     spooled.write_all(bytes).unwrap();
     store.put(spooled, &facts(file, bytes), MEMBER, provenance)
 }
 
-fn project(name: &str) -> ProjectName {
+pub(crate) fn project(name: &str) -> ProjectName {
     name.parse().unwrap()
 }
 
+/// The bytes of a wheel, wherever they lie.
+pub(crate) fn read_blob(store: &Store, sha256: &Sha256) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    store.open_blob(sha256).unwrap().read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
 /// Everything that the store answers, for comparisons.
-fn answers(store: &Store) -> Vec<(ProjectName, Vec<Row>, (u64, u64))> {
+pub(crate) fn answers(store: &Store) -> Vec<(ProjectName, Vec<Row>, (u64, u64))> {
     let held = store.projects(true).unwrap();
     let all = store.projects(false).unwrap();
     assert!(held.iter().all(|project| all.contains(project)));
@@ -69,7 +77,7 @@ fn answers(store: &Store) -> Vec<(ProjectName, Vec<Row>, (u64, u64))> {
             for row in &rows {
                 assert!(store.row_named(&row.facts.sha256, &row.facts.file).unwrap().as_ref() == Some(row));
                 if row.held {
-                    let bytes = fs_err::read(store.blob(&row.facts.sha256)).unwrap();
+                    let bytes = read_blob(store, &row.facts.sha256);
                     assert_eq!(Sha256::of(&bytes), row.facts.sha256);
                     assert_eq!(store.metadata(&row.facts.sha256).unwrap().as_deref(), Some(MEMBER));
                 }
@@ -81,7 +89,7 @@ fn answers(store: &Store) -> Vec<(ProjectName, Vec<Row>, (u64, u64))> {
 }
 
 /// A store with some of everything.
-fn fill(store: &Store) {
+pub(crate) fn fill(store: &Store) {
     for number in 0..30_u8 {
         let file = format!("demo-1.{number}-py3-none-any.whl");
         let url = format!("https://one.example/{file}");
@@ -90,148 +98,6 @@ fn fill(store: &Store) {
     let refused = facts("torch-2.9.1-py3-none-any.whl", b"cpu");
     store.put_facts(&refused, &seen("one", "https://one.example/torch")).unwrap();
     put(store, "torch-2.9.1-py3-none-any.whl", b"cuda", &seen("two", "https://two.example/torch")).unwrap();
-}
-
-#[test]
-fn gives_back_what_was_put() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path()).unwrap();
-    let before = (store.revision(), store.project_revision(&project("demo")));
-    let (file, url) = ("demo-1.0-py3-none-any.whl", "https://one.example/demo");
-    assert_eq!(put(&store, file, b"abc", &seen("one", url)).unwrap(), Put::New);
-    assert_eq!(put(&store, file, b"abc", &seen("one", url)).unwrap(), Put::Known);
-    let sha256 = Sha256::of(b"abc");
-    let row = store.row(&sha256).unwrap().unwrap();
-    assert_eq!(*row.facts, facts(file, b"abc"));
-    assert_eq!(row.provenance, seen("one", url));
-    assert!(row.held);
-    assert_eq!(store.rows(&project("demo")).unwrap(), std::slice::from_ref(&row));
-    assert_eq!(store.row_by_url(url).unwrap(), Some(row));
-    assert_eq!(store.row_by_url("https://one.example/other").unwrap(), None);
-    assert_eq!(store.metadata(&sha256).unwrap().as_deref(), Some(MEMBER));
-    assert_eq!(fs_err::read(store.blob(&sha256)).unwrap(), b"abc");
-    assert!(store.blob(&sha256).ends_with(format!("blobs/sha256/ba/{sha256}.whl")));
-    assert_eq!(store.row(&Sha256::of(b"x")).unwrap(), None);
-    assert_eq!(store.projects(true).unwrap(), [project("demo")]);
-    assert!(store.revision() > before.0);
-    assert_ne!(store.project_revision(&project("demo")), before.1);
-}
-
-#[test]
-fn a_refused_wheel_leaves_its_facts_and_is_held_when_its_bytes_come() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path()).unwrap();
-    let file = "demo-1.0-py3-none-any.whl";
-    let provenance = seen("one", "https://one.example/demo");
-    assert_eq!(store.put_facts(&facts(file, b"abc"), &provenance).unwrap(), Put::New);
-    assert_eq!(store.put_facts(&facts(file, b"abc"), &provenance).unwrap(), Put::Known);
-    assert!(!store.rows(&project("demo")).unwrap()[0].held);
-    assert!(!store.blob(&Sha256::of(b"abc")).exists());
-    assert_eq!(store.projects(true).unwrap(), []);
-    assert_eq!(store.projects(false).unwrap(), [project("demo")]);
-    assert_eq!(put(&store, file, b"abc", &provenance).unwrap(), Put::New);
-    assert!(store.rows(&project("demo")).unwrap()[0].held);
-    assert_eq!(store.count(&project("demo")).unwrap(), (1, 1));
-    // Facts that come later do not take the bytes away.
-    assert_eq!(store.put_facts(&facts(file, b"abc"), &provenance).unwrap(), Put::Known);
-    assert!(store.row(&Sha256::of(b"abc")).unwrap().unwrap().held);
-}
-
-#[test]
-fn one_name_with_two_digests_is_two_rows_and_the_first_stays_pinned() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path()).unwrap();
-    let (file, url) = ("demo-1.0-py3-none-any.whl", "https://one.example/demo");
-    put(&store, file, b"first", &seen("one", url)).unwrap();
-    put(&store, file, b"changed", &seen("one", url)).unwrap();
-    put(&store, file, b"other", &seen("two", "https://two.example/demo")).unwrap();
-    assert_eq!(store.rows(&project("demo")).unwrap().len(), 3);
-    let check = |store: &Store| {
-        assert_eq!(store.pinned("one", file).unwrap(), Some(Sha256::of(b"first")));
-        assert_eq!(store.pinned("two", file).unwrap(), Some(Sha256::of(b"other")));
-        assert_eq!(store.pinned("three", file).unwrap(), None);
-        let by_url = store.row_by_url(url).unwrap().unwrap();
-        assert_eq!(by_url.facts.sha256, Sha256::of(b"first"));
-    };
-    check(&store);
-    let before = answers(&store);
-    drop(store);
-    fs_err::remove_dir_all(dir.path().join("catalogue")).unwrap();
-    let store = Store::open(dir.path()).unwrap();
-    check(&store);
-    assert_eq!(answers(&store), before);
-}
-
-/// An index that lists good bytes under a wrong name first must not hide them from another index.
-#[test]
-fn one_digest_with_two_names_is_two_rows() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path()).unwrap();
-    put(&store, "wrong-1.0-py3-none-any.whl", b"abc", &seen("one", "https://one.example/w")).unwrap();
-    put(&store, "demo-1.0-py3-none-any.whl", b"abc", &seen("two", "https://two.example/d")).unwrap();
-    for name in ["wrong", "demo"] {
-        let rows = store.rows(&project(name)).unwrap();
-        assert_eq!(rows.len(), 1, "{name}");
-        assert_eq!(rows[0].facts.project, Some(project(name)));
-    }
-}
-
-#[test]
-fn yanks_follow_the_upstream_and_first_sight_stays() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path()).unwrap();
-    let file = "demo-1.0-py3-none-any.whl";
-    let first = seen("one", "https://one.example/demo");
-    put(&store, file, b"abc", &first).unwrap();
-    let sha256 = Sha256::of(b"abc");
-    let yanked = Provenance {
-        yanked: Some("bad".to_owned()),
-        first_seen: "2027-01-01T00:00:00Z".to_owned(),
-        ..first.clone()
-    };
-    store.put_provenance(&sha256, &yanked).unwrap();
-    let expected = Provenance { yanked: Some("bad".to_owned()), ..first.clone() };
-    assert_eq!(store.row(&sha256).unwrap().unwrap().provenance, expected);
-    assert_eq!(store.listing(&project("demo")).unwrap()[0].provenance, expected);
-    put(&store, file, b"abc", &first).unwrap();
-    assert_eq!(store.row(&sha256).unwrap().unwrap().provenance, first);
-    assert!(matches!(store.put_provenance(&Sha256::of(b"x"), &first), Err(Error::Unknown(_))));
-}
-
-#[test]
-fn newest_version_first() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path()).unwrap();
-    for version in ["2.5.0", "2.10.0", "2.5.0a0+nv24.08"] {
-        put(&store, &format!("demo-{version}-py3-none-any.whl"), version.as_bytes(), &seen("one", version))
-            .unwrap();
-    }
-    let rows = store.rows(&project("demo")).unwrap();
-    let versions: Vec<_> = rows.iter().filter_map(|row| row.facts.version.as_deref()).collect();
-    assert_eq!(versions, ["2.10.0", "2.5.0", "2.5.0a0+nv24.08"]);
-}
-
-#[test]
-fn names_that_are_no_file_names_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path()).unwrap();
-    let long = format!("demo-{}-py3-none-any.whl", "1".repeat(300));
-    for file in
-        ["../demo-1.0-x.whl", "demo-1.0-a/b.whl", "demo-1.0-a\0.whl", "demo-1.0-a\n.whl", ".-1-.whl", &long]
-    {
-        let hostile = Facts { file: file.to_owned(), ..facts("demo-1.0-py3-none-any.whl", b"abc") };
-        let outcome = store.put_facts(&hostile, &seen("one", "u"));
-        assert!(matches!(outcome, Err(Error::Name { .. })), "{file:?}");
-    }
-    let no_wheel = Facts { project: None, ..facts("demo-1.0-py3-none-any.whl", b"abc") };
-    assert!(matches!(store.put_facts(&no_wheel, &seen("one", "u")), Err(Error::Name { .. })));
-    let strange = store.put_facts(&facts("demo-1.0-py3-none-any.whl", b"abc"), &seen("a\0b", "u"));
-    assert!(matches!(strange, Err(Error::Name { .. })));
-    let mut spooled = store.spool().unwrap();
-    spooled.write_all(b"abcd").unwrap();
-    let outcome = store.put(spooled, &facts("demo-1.0-py3-none-any.whl", b"abc"), MEMBER, &seen("one", "u"));
-    assert!(matches!(outcome, Err(Error::Mismatch { .. })));
-    assert_eq!(store.projects(false).unwrap(), []);
 }
 
 #[test]
@@ -398,7 +264,7 @@ fn a_folder_of_another_kind_is_left_alone() {
 }
 
 /// Small wheels with a library each, built by another program.
-fn wheels(count: usize, into: &Path) {
+pub(crate) fn wheels(count: usize, into: &Path) {
     let specs: Vec<_> = (0..count)
         .map(|number| {
             serde_json::json!({
@@ -410,7 +276,7 @@ fn wheels(count: usize, into: &Path) {
     make_wheels(&specs.into(), into);
 }
 
-fn run_json(command: &mut Command) -> (Option<i32>, serde_json::Value) {
+pub(crate) fn run_json(command: &mut Command) -> (Option<i32>, serde_json::Value) {
     let output = command.args(["--format", "json"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let json = serde_json::from_str(&text);
@@ -420,7 +286,7 @@ fn run_json(command: &mut Command) -> (Option<i32>, serde_json::Value) {
 }
 
 /// What `sha256sum` says of a file.
-fn sha256sum(file: &Path) -> String {
+pub(crate) fn sha256sum(file: &Path) -> String {
     let output =
         Command::new("sha256sum").arg(file).output().expect("sha256sum is needed: install coreutils");
     String::from_utf8(output.stdout).unwrap().split_whitespace().next().unwrap().to_owned()
@@ -518,17 +384,16 @@ impl Dice {
     }
 }
 
-#[test]
-fn kill_at_any_moment_loses_nothing_that_was_acknowledged() {
-    const ROUNDS: usize = 20;
+pub(crate) fn kill_at_any_moment_loses_nothing_that_was_acknowledged(site: &Site, rounds: usize) {
     let dir = tempfile::tempdir().unwrap();
-    let (data, input) = (dir.path().join("data"), dir.path().join("in"));
+    let input = dir.path().join("in");
     fs_err::create_dir(&input).unwrap();
     wheels(100, &input);
     let mut acknowledged = std::collections::BTreeSet::new();
     let mut dice = Dice(2026);
-    for round in 0..ROUNDS {
-        let mut child = jetwheel(&data)
+    for round in 0..rounds {
+        let mut child = site
+            .command()
             .arg("add")
             .arg(&input)
             .stderr(Stdio::piped())
@@ -557,12 +422,11 @@ fn kill_at_any_moment_loses_nothing_that_was_acknowledged() {
         for line in said.map_while(Result::ok) {
             acknowledged.extend(line.split_once("] added ").map(|(_, file)| file.to_owned()));
         }
-        let store = Store::open(&data).unwrap();
+        let store = site.open();
         assert_eq!(store.recovery(), None, "round {round}: a killed process is no damage");
-        assert_eq!(fs_err::read_dir(data.join("spool")).unwrap().count(), 0);
         let rows = if acknowledged.is_empty() { Vec::new() } else { store.rows(&project("demo")).unwrap() };
         for row in rows.iter().filter(|row| row.held) {
-            let bytes = fs_err::read(store.blob(&row.facts.sha256)).unwrap();
+            let bytes = read_blob(&store, &row.facts.sha256);
             assert_eq!(Sha256::of(&bytes), row.facts.sha256);
             assert!(store.metadata(&row.facts.sha256).unwrap().is_some());
         }
@@ -573,10 +437,10 @@ fn kill_at_any_moment_loses_nothing_that_was_acknowledged() {
             );
         }
     }
-    assert!(acknowledged.len() >= ROUNDS, "the kills fell before anything was done");
-    let (code, json) = run_json(jetwheel(&data).arg("add").arg(&input));
+    assert!(acknowledged.len() >= rounds, "the kills fell before anything was done");
+    let (code, json) = run_json(site.command().arg("add").arg(&input));
     assert_eq!(code, Some(0), "{json}");
-    let (code, json) = run_json(jetwheel(&data).arg("verify"));
+    let (code, json) = run_json(site.command().arg("verify"));
     assert_eq!(
         (code, json["blobs"].as_u64(), &json["findings"]),
         (Some(0), Some(100), &serde_json::json!([]))
@@ -680,22 +544,6 @@ fn a_damaged_blob_is_fetched_again_where_that_is_possible() {
     let rows = store.rows(&project("demo")).unwrap();
     assert_eq!(rows.iter().map(|row| row.held).collect::<Vec<_>>(), [true, false]);
     assert_eq!(sha256sum(&store.blob(&rows[0].facts.sha256)), sha256sum(&input.join(good)));
-}
-
-#[test]
-fn rebuild_gives_the_same_answers() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Store::open(dir.path()).unwrap();
-    fill(&store);
-    let before = answers(&store);
-    store.rebuild().unwrap();
-    assert_eq!(answers(&store), before);
-    drop(store);
-    let (code, json) = run_json(jetwheel(dir.path()).arg("rebuild"));
-    assert_eq!((code, json["files"].as_u64()), (Some(0), Some(32)));
-    let store = Store::open(dir.path()).unwrap();
-    assert_eq!((answers(&store), store.recovery()), (before, None));
-    assert!(!dir.path().join("catalogue.old").exists());
 }
 
 /// A sidecar that cannot be read refuses its file, and no other.

@@ -51,7 +51,7 @@ const EFFECTS: [&str; 13] = [
 ];
 
 /// Crates that stay in some modules, so that each can be replaced there.
-const HOMES: [(&str, &[&str]); 13] = [
+const HOMES: [(&str, &[&str]); 15] = [
     ("blake2", &["server"]),
     ("md5", &["server"]),
     ("minisign", &["bundle"]),
@@ -64,6 +64,8 @@ const HOMES: [(&str, &[&str]); 13] = [
     ("tokio_rustls", &["server"]),
     ("reqwest", &["upstream"]),
     ("sled", &["store"]),
+    ("object_store", &["store"]),
+    ("tokio_postgres", &["store"]),
     ("pubgrub", &["resolve"]),
 ];
 

@@ -39,6 +39,14 @@ pub(super) fn keys() -> Vec<Key> {
         key("channel", json!("newest")),
         key("keep_snapshots", json!(crate::store::KEEP_SNAPSHOTS)),
         path("public_key"),
+        key("catalogue", Value::Null),
+        key("blobs", Value::Null),
+        key("s3.endpoint", Value::Null),
+        key("s3.public_endpoint", Value::Null),
+        key("s3.region", Value::Null),
+        key("s3.path_style", json!(false)),
+        path("s3.ca"),
+        key("s3.stream", json!(false)),
         path("tls.certificate"),
         path("tls.key"),
         key("access.read", json!("open")),
@@ -87,7 +95,7 @@ mod tests {
     /// Whoever adds a key to the configuration adds it here, and to the reference.
     #[test]
     fn are_all_that_the_configuration_knows() {
-        let tables = ["", "tls", "access", "limits", "credentials.x", "network", "pull"];
+        let tables = ["", "s3", "tls", "access", "limits", "credentials.x", "network", "pull"];
         let mut found = BTreeSet::new();
         for table in tables {
             for name in known(table) {

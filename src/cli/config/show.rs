@@ -1,5 +1,6 @@
 //! `jetwheel config show`: what is in force, and where each value came from.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,10 @@ const HIDDEN: &str = "(hidden)";
 
 /// Arguments of `jetwheel config`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  jetwheel config show
+  jetwheel --config /etc/jetwheel/jetwheel.toml config show --format json")]
 pub struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -209,7 +214,7 @@ fn line_of<T>(place: &Spanned<T>, text: &str) -> usize {
 /// A value without what nobody should see.
 fn masked(name: &str, value: &Value) -> Value {
     let last = name.rsplit('.').next().unwrap_or(name);
-    if ["password", "secret", "token"].iter().any(|word| last.contains(word)) {
+    if is_secret(last) {
         return json!(HIDDEN);
     }
     match value {
@@ -219,7 +224,15 @@ fn masked(name: &str, value: &Value) -> Value {
     }
 }
 
-/// A URL without its user, password and query; any other text as it is.
+/// Whether a name says that its value is a secret.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["password", "passwd", "secret", "token", "signature", "credential"]
+        .iter()
+        .any(|word| name.contains(word))
+}
+
+/// A URL without its login, and without its query where that holds a secret; any other text as it is.
 fn masked_url(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let Ok(mut url) = Url::parse(text) else {
@@ -227,16 +240,17 @@ fn masked_url(text: &str) -> String {
         let rest = rest.rsplit_once('@').map_or(rest.to_owned(), |(_, rest)| format!("{HIDDEN}@{rest}"));
         return format!("{scheme}://{rest}");
     };
-    if url.username().is_empty() && url.password().is_none() && url.query().is_none() {
-        return text.to_owned();
+    let has_login = !url.username().is_empty() || url.password().is_some();
+    if has_login {
+        let _only_without_host = url.set_password(None);
+        let _only_without_host = url.set_username("hidden");
     }
-    let had_user = !url.username().is_empty() || url.password().is_some();
-    let _only_without_host = url.set_password(None);
-    let _only_without_host = url.set_username(if had_user { "hidden" } else { "" });
-    if url.query().is_some() {
+    let harmless = |(name, value): (Cow<'_, str>, Cow<'_, str>)| !is_secret(&name) && !value.is_empty();
+    let has_secret = !url.query_pairs().all(harmless);
+    if has_secret {
         url.set_query(Some("hidden"));
     }
-    url.into()
+    if has_login || has_secret { url.into() } else { text.to_owned() }
 }
 
 #[cfg(test)]
@@ -249,6 +263,8 @@ mod tests {
             ("https://a:b@host/x", "https://hidden@host/x"),
             ("https://jetwheel_x@host/", "https://hidden@host/"),
             ("postgres://me:pw@db/x?password=pw", "postgres://hidden@db/x?hidden"),
+            ("postgres://db/x?sslmode=require", "postgres://db/x?sslmode=require"),
+            ("https://host/?jetwheel_x", "https://host/?hidden"),
             ("https://a:b@ho st/x", "https://(hidden)@ho st/x"),
             ("https://host/simple/", "https://host/simple/"),
             ("jp6-cu126", "jp6-cu126"),

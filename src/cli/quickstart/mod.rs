@@ -52,6 +52,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     if context.data == context.cwd.join(DEFAULT_DATA) {
         context.data = context.cwd.join(DATA);
     }
+    // What it shows is nobody else's.
+    (context.config.catalogue, context.config.blobs) = (None, None);
     let upstream = match (&arguments.upstream, arguments.offline) {
         (Some(url), _) => Some(url.clone()),
         (None, true) => None,

@@ -84,6 +84,9 @@ pub struct Arguments {
     /// Say what would be fetched, and fetch no wheel
     #[arg(long)]
     dry_run: bool,
+    /// Put each requirement, with what it needs, as a job into the queue of a shared store; `work` does it
+    #[arg(long, conflicts_with_all = ["dry_run", "max_size", "index"])]
+    queue: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
@@ -108,6 +111,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     if arguments.all {
         requirements.extend(all_projects(&sources)?);
     }
+    if arguments.queue {
+        return put_into_queue(arguments, &requirements, context);
+    }
     let request = Request {
         devices,
         requirements,
@@ -129,6 +135,40 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         super::snapshot::after_change(context, "sync")?;
     }
     answer(&report, context)
+}
+
+/// Makes a job of each requirement.
+fn put_into_queue(
+    arguments: &Arguments,
+    requirements: &[Requirement],
+    context: &mut Context,
+) -> anyhow::Result<Answer> {
+    let queue = super::work::queue(context)?;
+    let mut words = vec!["sync".to_owned(), format!("--keep={}", arguments.keep)];
+    let named =
+        [("device", &arguments.devices), ("upstream", &arguments.upstreams), ("general", &arguments.general)];
+    for (option, values) in named {
+        words.extend(values.iter().map(|value| format!("--{option}={value}")));
+    }
+    words.extend(arguments.tries.map(|tries| format!("--tries={tries}")));
+    let flags =
+        [("--no-deps", arguments.no_deps || arguments.all), ("--accept-losses", arguments.accept_losses)];
+    words.extend(flags.iter().filter(|(_, given)| *given).map(|(flag, _)| (*flag).to_owned()));
+    words.push("--".to_owned());
+    let job = |requirement: &Requirement| {
+        let words: Vec<String> = words.iter().cloned().chain([requirement.to_string()]).collect();
+        serde_json::to_string(&words)
+    };
+    let jobs = requirements.iter().map(job).collect::<Result<Vec<_>, _>>()?;
+    let added = queue.add(&jobs)?;
+    if context.format == Format::Json {
+        context.console.print_json(&serde_json::json!({"queued": added, "queue": queue.length()?}))?;
+    } else {
+        context
+            .console
+            .print(format_args!("{added} jobs queued of {} requirements\n", requirements.len()))?;
+    }
+    Ok(Answer::Yes)
 }
 
 fn count(number: u32) -> usize {

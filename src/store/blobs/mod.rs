@@ -4,16 +4,20 @@
 //! not at all, and is durable after [`Blobs::settle`]. Writers of one digest take turns; that is the store's part.
 
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::catalogue::record::Stamp;
 use super::{Error, sidecar};
 use crate::digest::Sha256;
 
 mod disk;
+mod s3;
 
 pub(super) use disk::Disk;
+pub(super) use s3::Bucket;
+pub use s3::{Pieces, S3};
 
 /// The parts of one digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub(super) struct Found {
 pub(super) enum Blobs {
     /// Files of the data folder.
     Disk(Disk),
+    /// Objects of an S3-compatible store.
+    S3(Bucket),
 }
 
 /// A wheel that lies in a file, for those who have to seek in it.
@@ -58,12 +64,15 @@ pub(super) enum Blobs {
 pub(super) enum LocalWheel {
     /// The blob itself.
     InPlace(PathBuf),
+    /// A copy, gone with this.
+    Copied(tempfile::NamedTempFile),
 }
 
 impl LocalWheel {
     pub(super) fn path(&self) -> &Path {
         match self {
             Self::InPlace(path) => path,
+            Self::Copied(copy) => copy.path(),
         }
     }
 }
@@ -73,6 +82,7 @@ impl Blobs {
     pub(super) fn name(&self, sha256: &Sha256, part: Part) -> PathBuf {
         match self {
             Self::Disk(disk) => disk.path(sha256, part),
+            Self::S3(bucket) => bucket.path(sha256, part),
         }
     }
 
@@ -80,6 +90,7 @@ impl Blobs {
     pub(super) fn prepare(&self, sha256: &Sha256) -> Result<(), Error> {
         match self {
             Self::Disk(disk) => disk.make_shard(sha256),
+            Self::S3(_) => Ok(()),
         }
     }
 
@@ -87,6 +98,7 @@ impl Blobs {
     pub(super) fn put_wheel(&self, sha256: &Sha256, spooled: tempfile::NamedTempFile) -> Result<(), Error> {
         match self {
             Self::Disk(disk) => disk.put_wheel(sha256, spooled),
+            Self::S3(bucket) => bucket.put_wheel(sha256, &spooled),
         }
     }
 
@@ -94,6 +106,7 @@ impl Blobs {
     pub(super) fn put(&self, sha256: &Sha256, part: Part, bytes: &[u8]) -> Result<(), Error> {
         match self {
             Self::Disk(disk) => disk.put(sha256, part, bytes),
+            Self::S3(bucket) => bucket.put(sha256, part, bytes),
         }
     }
 
@@ -101,6 +114,7 @@ impl Blobs {
     pub(super) fn settle(&self, sha256: &Sha256) -> Result<(), Error> {
         match self {
             Self::Disk(disk) => disk.settle(sha256),
+            Self::S3(_) => Ok(()),
         }
     }
 
@@ -108,6 +122,7 @@ impl Blobs {
     pub(super) fn find(&self, sha256: &Sha256, part: Part) -> Result<Option<Found>, Error> {
         match self {
             Self::Disk(disk) => disk.find(sha256, part),
+            Self::S3(bucket) => bucket.find(sha256, part),
         }
     }
 
@@ -125,6 +140,7 @@ impl Blobs {
     pub(super) fn read_start(&self, sha256: &Sha256, part: Part, len: u64) -> Result<Option<Vec<u8>>, Error> {
         match self {
             Self::Disk(disk) => disk.read_start(sha256, part, len),
+            Self::S3(bucket) => bucket.read_start(sha256, part, len),
         }
     }
 
@@ -132,15 +148,41 @@ impl Blobs {
     pub(super) fn open(&self, sha256: &Sha256) -> Result<Option<Box<dyn Read + Send>>, Error> {
         match self {
             Self::Disk(disk) => disk.open(sha256),
+            Self::S3(bucket) => bucket.open(sha256),
         }
     }
 
     /// A file with the bytes of a wheel; where they lie elsewhere, a copy in the folder `spool`.
     pub(super) fn local_wheel(&self, sha256: &Sha256) -> Result<Option<LocalWheel>, Error> {
         match self {
-            Self::Disk(disk) => Ok(disk
-                .find(sha256, Part::Wheel)?
-                .map(|_| LocalWheel::InPlace(disk.path(sha256, Part::Wheel)))),
+            Self::Disk(disk) => {
+                let found = disk.find(sha256, Part::Wheel)?;
+                Ok(found.map(|_| LocalWheel::InPlace(disk.path(sha256, Part::Wheel))))
+            }
+            Self::S3(bucket) => Ok(bucket.copy(sha256)?.map(LocalWheel::Copied)),
+        }
+    }
+
+    /// Reads a range of a wheel that is no file of this machine, as fast as it is taken.
+    pub(super) fn pieces(&self, sha256: &Sha256, range: Range<u64>) -> Result<Option<Pieces>, Error> {
+        match self {
+            Self::Disk(_) => Ok(None),
+            Self::S3(bucket) => bucket.pieces(sha256, range),
+        }
+    }
+
+    /// An address at which a client can fetch a wheel by itself, where files are not to be sent through this process.
+    pub(super) fn signed(&self, sha256: &Sha256) -> Result<Option<String>, Error> {
+        match self {
+            Self::Disk(_) => Ok(None),
+            Self::S3(bucket) => bucket.signed(sha256),
+        }
+    }
+
+    /// Sets how long calls wait for what is away.
+    pub(super) fn set_patience(&self, patience: Duration) {
+        if let Self::S3(bucket) = self {
+            bucket.set_patience(patience);
         }
     }
 
@@ -152,6 +194,7 @@ impl Blobs {
     ) -> Result<(), Error> {
         match self {
             Self::Disk(disk) => disk.list(part, visit),
+            Self::S3(bucket) => bucket.list(part, visit),
         }
     }
 
@@ -159,6 +202,7 @@ impl Blobs {
     pub(super) fn remove(&self, sha256: &Sha256, part: Part) -> Result<(), Error> {
         match self {
             Self::Disk(disk) => disk.remove(sha256, part),
+            Self::S3(bucket) => bucket.remove(sha256, part),
         }
     }
 
@@ -166,6 +210,7 @@ impl Blobs {
     pub(super) fn set_aside(&self, sha256: &Sha256, part: Part) -> Result<Option<PathBuf>, Error> {
         match self {
             Self::Disk(disk) => disk.set_aside(sha256, part),
+            Self::S3(bucket) => bucket.set_aside(sha256, part),
         }
     }
 }

@@ -4,9 +4,11 @@
 
 use serde::de::DeserializeOwned;
 
+pub(super) mod postgres;
 pub(super) mod record;
 mod sled;
 
+pub(super) use self::postgres::Postgres;
 pub(super) use self::sled::Sled;
 use record::Sum;
 
@@ -17,6 +19,8 @@ pub(super) enum Fault {
     Damaged(String),
     /// The disk is full, or failed: sled takes no more writes until it is opened anew.
     Io(std::io::Error),
+    /// It cannot be reached, or asks to be asked again: the same may work a little later.
+    Away(String),
     /// Anything else that the backend says.
     Refused(String),
 }
@@ -24,28 +28,41 @@ pub(super) enum Fault {
 /// A key with its new value; none removes the record.
 pub(super) type Change = (Vec<u8>, Option<Vec<u8>>);
 
+/// What can be asked for single records.
+pub(super) trait Records {
+    /// One record, without its checksum.
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault>;
+
+    /// One record, parsed.
+    fn parsed<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, Fault>
+    where
+        Self: Sized,
+    {
+        let Some(payload) = self.record(key)? else { return Ok(None) };
+        serde_json::from_slice(&payload).map(Some).map_err(|_| bad_record(key))
+    }
+}
+
 /// The open catalogue.
 #[derive(Debug)]
 pub(super) enum Catalogue {
     /// In the data folder, for one process.
     Sled(Sled),
+    /// In a database, for many.
+    Postgres(Postgres),
+}
+
+impl Records for Catalogue {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        match self {
+            Self::Sled(sled) => sled.record(key),
+            Self::Postgres(postgres) => postgres.record(key),
+        }
+    }
 }
 
 impl Catalogue {
-    /// One record, without its checksum.
-    pub(super) fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        match self {
-            Self::Sled(sled) => sled.record(key),
-        }
-    }
-
-    /// One record, parsed.
-    pub(super) fn parsed<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, Fault> {
-        let Some(payload) = self.record(key)? else { return Ok(None) };
-        serde_json::from_slice(&payload).map(Some).map_err(|_| bad_record(key))
-    }
-
-    /// All records whose key begins with a prefix, without their checksums, in key order.
+    /// All records whose key begins with a prefix, without their checksums, in key order, as of one moment.
     pub(super) fn scan(
         &self,
         prefix: &[u8],
@@ -53,24 +70,29 @@ impl Catalogue {
     ) -> Result<(), Fault> {
         match self {
             Self::Sled(sled) => sled.scan(prefix, visit),
+            Self::Postgres(postgres) => postgres.scan(prefix, visit),
         }
     }
 
-    /// Makes one logical change: durable when this returns, and never there in part.
-    ///
-    /// The values are sealed already.
-    pub(super) fn apply(&self, changes: Vec<Change>) -> Result<(), Fault> {
+    /// The database, where it is one.
+    pub(super) const fn postgres(&self) -> Option<&Postgres> {
         match self {
-            Self::Sled(sled) => sled.apply(changes),
+            Self::Sled(_) => None,
+            Self::Postgres(postgres) => Some(postgres),
+        }
+    }
+
+    /// The embedded one, where it is that.
+    pub(super) const fn sled(&self) -> Option<&Sled> {
+        match self {
+            Self::Sled(sled) => Some(sled),
+            Self::Postgres(_) => None,
         }
     }
 
     /// Count and fingerprint of all records, where the backend keeps them.
-    #[expect(clippy::unnecessary_wraps, reason = "other backends keep none")]
     pub(super) fn sum(&self) -> Option<Sum> {
-        match self {
-            Self::Sled(sled) => Some(sled.sum()),
-        }
+        self.sled().map(Sled::sum)
     }
 }
 

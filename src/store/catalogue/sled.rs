@@ -18,7 +18,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::record::{SUM, Sum, seal_json, unseal};
-use super::{Change, Fault, bad_record};
+use super::{Change, Fault, Records, bad_record};
 use fs_err as fs;
 
 /// Memory for sled's page cache, in bytes. Listings are read front to back, so more of it buys little.
@@ -123,12 +123,6 @@ impl Sled {
         *self.sum.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One record, without its checksum.
-    pub(super) fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let Some(sealed) = self.guard(|| self.db().get(key).map_err(Fault::from))? else { return Ok(None) };
-        unseal(key, &sealed).map(|(_, payload)| Some(payload.to_vec())).ok_or_else(|| bad_record(key))
-    }
-
     /// All records whose key begins with a prefix, without their checksums, in key order.
     pub(super) fn scan(
         &self,
@@ -144,7 +138,7 @@ impl Sled {
     /// Makes one logical change: durable when this returns, and never there in part.
     ///
     /// The values are sealed already. Callers take turns: the sum is read and written here.
-    pub(super) fn apply(&self, changes: Vec<Change>) -> Result<(), Fault> {
+    pub(in crate::store) fn apply(&self, changes: Vec<Change>) -> Result<(), Fault> {
         let mut sum = self.sum();
         let mut batch = sled::Batch::default();
         for (key, value) in changes {
@@ -199,6 +193,13 @@ impl Sled {
 
     fn db(&self) -> &sled::Db {
         self.db.as_ref().expect("it is only taken when the catalogue is dropped")
+    }
+}
+
+impl Records for Sled {
+    fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(sealed) = self.guard(|| self.db().get(key).map_err(Fault::from))? else { return Ok(None) };
+        unseal(key, &sealed).map(|(_, payload)| Some(payload.to_vec())).ok_or_else(|| bad_record(key))
     }
 }
 

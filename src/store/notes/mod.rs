@@ -10,12 +10,15 @@ use std::sync::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::postgres::{Lock, Session};
 use super::{Error, SnapshotId, locked};
 
 mod disk;
 mod lines;
+mod postgres;
 
 pub(super) use disk::Disk;
+pub(super) use postgres::Postgres;
 
 /// The documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub(super) enum Log {
 pub(super) enum Backend {
     /// Files of the data folder.
     Disk(Disk),
+    /// Rows of a database.
+    Postgres(Postgres),
 }
 
 /// All of them.
@@ -61,8 +66,14 @@ pub(super) struct Notes {
 /// What was changed is durable after [`Turn::finish`].
 #[derive(Debug)]
 pub(super) struct Turn<'notes> {
-    backend: &'notes Backend,
+    means: Means<'notes>,
     _alone: MutexGuard<'notes, ()>,
+}
+
+#[derive(Debug)]
+enum Means<'notes> {
+    Disk(&'notes Disk),
+    Postgres(&'notes Postgres, Session),
 }
 
 impl Notes {
@@ -71,23 +82,49 @@ impl Notes {
     }
 
     /// Waits until nobody else has a turn with documents and logs.
-    #[expect(clippy::unnecessary_wraps, reason = "other backends may fail")]
     pub(super) fn turn(&self) -> Result<Turn<'_>, Error> {
-        let alone = locked(&self.documents);
-        Ok(Turn { backend: &self.backend, _alone: alone })
+        self.begin(&self.documents, Lock::Documents)
     }
 
     /// Waits until nobody else has a turn with snapshots and channels.
-    #[expect(clippy::unnecessary_wraps, reason = "other backends may fail")]
     pub(super) fn snapshots_turn(&self) -> Result<Turn<'_>, Error> {
-        let alone = locked(&self.snapshots);
-        Ok(Turn { backend: &self.backend, _alone: alone })
+        self.begin(&self.snapshots, Lock::Snapshots)
+    }
+
+    fn begin<'notes>(&'notes self, mutex: &'notes Mutex<()>, lock: Lock<'_>) -> Result<Turn<'notes>, Error> {
+        let alone = locked(mutex);
+        let means = match &self.backend {
+            Backend::Disk(disk) => Means::Disk(disk),
+            Backend::Postgres(postgres) => {
+                let session = postgres.begin()?;
+                session.lock(&[lock]).map_err(postgres.error())?;
+                Means::Postgres(postgres, session)
+            }
+        };
+        Ok(Turn { means, _alone: alone })
+    }
+
+    /// Reads a document as it is now; none where nobody has written it.
+    pub(super) fn read(&self, document: Document) -> Result<Option<Vec<u8>>, Error> {
+        match &self.backend {
+            Backend::Disk(disk) => disk.read(document),
+            Backend::Postgres(postgres) => postgres.read(document),
+        }
+    }
+
+    /// The newest lines of a log, oldest first. Those that are none, such as half of one, are passed over.
+    pub(super) fn lines<T: DeserializeOwned>(&self, log: Log) -> Result<Vec<T>, Error> {
+        match &self.backend {
+            Backend::Disk(_) => self.turn()?.lines(log),
+            Backend::Postgres(postgres) => Ok(parse(&postgres.lines(log)?)),
+        }
     }
 
     /// What a document is called in messages.
     pub(super) fn name(&self, document: Document) -> PathBuf {
         match &self.backend {
             Backend::Disk(disk) => disk.document(document),
+            Backend::Postgres(postgres) => postgres.name(&document.row()),
         }
     }
 
@@ -95,6 +132,7 @@ impl Notes {
     pub(super) fn snapshot_name(&self, id: &SnapshotId) -> PathBuf {
         match &self.backend {
             Backend::Disk(disk) => disk.snapshot(id),
+            Backend::Postgres(postgres) => postgres.name(&format!("snapshots/{id}")),
         }
     }
 
@@ -102,6 +140,7 @@ impl Notes {
     pub(super) fn snapshot_ids(&self) -> Result<Vec<SnapshotId>, Error> {
         match &self.backend {
             Backend::Disk(disk) => disk.snapshot_ids(),
+            Backend::Postgres(postgres) => postgres.snapshot_ids(),
         }
     }
 
@@ -109,6 +148,7 @@ impl Notes {
     pub(super) fn open_snapshot(&self, id: &SnapshotId) -> Result<Option<Box<dyn Read>>, Error> {
         match &self.backend {
             Backend::Disk(disk) => disk.open_snapshot(id),
+            Backend::Postgres(postgres) => postgres.open_snapshot(id),
         }
     }
 }
@@ -116,36 +156,49 @@ impl Notes {
 impl Turn<'_> {
     /// Reads a document; none where nobody has written it.
     pub(super) fn read(&self, document: Document) -> Result<Option<Vec<u8>>, Error> {
-        match self.backend {
-            Backend::Disk(disk) => disk.read(document),
+        match &self.means {
+            Means::Disk(disk) => disk.read(document),
+            Means::Postgres(notes, session) => postgres::read(session, document).map_err(notes.error()),
         }
     }
 
     /// Replaces a document.
     pub(super) fn write(&self, document: Document, text: &[u8]) -> Result<(), Error> {
-        match self.backend {
-            Backend::Disk(disk) => disk.write(document, text),
+        match &self.means {
+            Means::Disk(disk) => disk.write(document, text),
+            Means::Postgres(notes, session) => {
+                postgres::write(session, document, text).map_err(notes.error())
+            }
         }
     }
 
     /// Appends a line to a log.
     pub(super) fn append(&self, log: Log, value: &impl Serialize) -> Result<(), Error> {
-        match self.backend {
-            Backend::Disk(disk) => disk.log(log).append(value),
+        match &self.means {
+            Means::Disk(disk) => disk.log(log).append(value),
+            Means::Postgres(notes, session) => {
+                let line = serde_json::to_string(value);
+                let line = line.map_err(|error| Error::io(&notes.name("log"))(error.into()))?;
+                postgres::append(session, log, line).map_err(notes.error())
+            }
         }
     }
 
     /// The newest lines of a log, oldest first. Those that are none, such as half of one, are passed over.
     pub(super) fn lines<T: DeserializeOwned>(&self, log: Log) -> Result<Vec<T>, Error> {
-        match self.backend {
-            Backend::Disk(disk) => disk.log(log).read(),
+        match &self.means {
+            Means::Disk(disk) => disk.log(log).read(),
+            Means::Postgres(notes, session) => {
+                Ok(parse(&postgres::lines(session, log).map_err(notes.error())?))
+            }
         }
     }
 
     /// All snapshots, in order, each with its first bytes as far as they can be read.
     pub(super) fn snapshot_starts(&self, len: u64) -> Result<Vec<(SnapshotId, Vec<u8>)>, Error> {
-        match self.backend {
-            Backend::Disk(disk) => disk.snapshot_starts(len),
+        match &self.means {
+            Means::Disk(disk) => disk.snapshot_starts(len),
+            Means::Postgres(notes, session) => postgres::snapshot_starts(session).map_err(notes.error()),
         }
     }
 
@@ -155,24 +208,46 @@ impl Turn<'_> {
         id: &SnapshotId,
         spooled: tempfile::NamedTempFile,
     ) -> Result<(), Error> {
-        match self.backend {
-            Backend::Disk(disk) => disk.put_snapshot(id, spooled),
+        match &self.means {
+            Means::Disk(disk) => disk.put_snapshot(id, spooled),
+            Means::Postgres(notes, session) => {
+                let read = spooled.reopen().map_err(Error::io(spooled.path()))?;
+                postgres::put_snapshot(session, id, read).map_err(|failed| match failed {
+                    Ok(fault) => notes.error()(fault),
+                    Err(error) => Error::io(spooled.path())(error),
+                })
+            }
         }
     }
 
     /// Removes a snapshot; nothing happens where there is none.
     pub(super) fn remove_snapshot(&self, id: &SnapshotId) -> Result<(), Error> {
-        match self.backend {
-            Backend::Disk(disk) => disk.remove_snapshot(id),
+        match &self.means {
+            Means::Disk(disk) => disk.remove_snapshot(id),
+            Means::Postgres(notes, session) => postgres::remove_snapshot(session, id).map_err(notes.error()),
         }
     }
 
-    /// Makes all changes of this turn durable. A turn that is dropped without it may leave none of them.
-    #[expect(clippy::unnecessary_wraps, reason = "other backends may fail")]
-    pub(super) fn finish(self) -> Result<(), Error> {
-        match self.backend {
+    /// Whether other processes may have changed the notes since the last turn of this one.
+    pub(super) const fn is_shared(&self) -> bool {
+        matches!(self.means, Means::Postgres(..))
+    }
+
+    /// Makes all changes of this turn durable, and tells other processes; yields the number of the change, where they count.
+    /// A turn that is dropped without it may leave none of its changes.
+    pub(super) fn finish(self) -> Result<i64, Error> {
+        match self.means {
             // Each was durable at once.
-            Backend::Disk(_) => Ok(()),
+            Means::Disk(_) => Ok(0),
+            Means::Postgres(notes, session) => {
+                let number = session.tell(vec![None]).map_err(notes.error())?;
+                session.commit().map_err(notes.error())?;
+                Ok(number)
+            }
         }
     }
+}
+
+fn parse<T: DeserializeOwned>(lines: &[String]) -> Vec<T> {
+    lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }

@@ -26,10 +26,14 @@ pub struct Channel {
 impl Channel {
     /// Reads a channel's file; none where the channel was never moved. One that is damaged names nothing.
     pub(super) fn read(turn: &Turn<'_>, name: &'static str) -> Result<Option<Self>, Error> {
-        let Some(bytes) = turn.read(Document::Channel(name))? else { return Ok(None) };
-        Ok(serde_json::from_slice(&bytes)
+        Ok(turn.read(Document::Channel(name))?.and_then(|text| Self::parse(&text, name)))
+    }
+
+    /// Reads what it says of itself.
+    pub(super) fn parse(text: &[u8], name: &str) -> Option<Self> {
+        serde_json::from_slice(text)
             .map_err(|error| tracing::error!(channel = name, %error, "its file is damaged: promote it anew"))
-            .ok())
+            .ok()
     }
 }
 
@@ -57,7 +61,7 @@ impl Store {
         }
         let moved = jiff::Timestamp::now().to_string();
         let channel = Channel { current: id.clone(), history, moved };
-        write_channel(turn, name, &channel)?;
+        index.as_of = write_channel(turn, name, &channel)?;
         index.channels.insert(name, channel);
         Ok(())
     }
@@ -76,7 +80,7 @@ impl Store {
         };
         let moved = jiff::Timestamp::now().to_string();
         let channel = Channel { current: current.clone(), history, moved };
-        write_channel(turn, name, &channel)?;
+        index.as_of = write_channel(turn, name, &channel)?;
         index.channels.insert(name, channel);
         Ok(current)
     }
@@ -92,7 +96,7 @@ impl Store {
     }
 }
 
-fn write_channel(turn: Turn<'_>, name: &'static str, channel: &Channel) -> Result<(), Error> {
+fn write_channel(turn: Turn<'_>, name: &'static str, channel: &Channel) -> Result<i64, Error> {
     let mut text = serde_json::to_vec_pretty(channel).expect("strings and lists are always JSON");
     text.push(b'\n');
     turn.write(Document::Channel(name), &text)?;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{CHANNELS, Channel, FILES, HEAD, LONGEST_NAME, RESERVED, SnapshotHead, SnapshotId};
 use crate::store::Error;
-use crate::store::notes::Turn;
+use crate::store::notes::{Document, Turn};
+use crate::store::postgres::NotesRows;
 
 /// How much of a snapshot file is read for its head, in bytes; the longest head has some 600.
 const HEAD_LENGTH: u64 = 4096;
@@ -14,6 +15,8 @@ const HEAD_LENGTH: u64 = 4096;
 pub(in crate::store) struct Index {
     pub(super) heads: BTreeMap<SnapshotId, SnapshotHead>,
     pub(super) channels: BTreeMap<&'static str, Channel>,
+    /// The number of the newest change of notes in it, where processes count them.
+    pub(in crate::store) as_of: i64,
 }
 
 impl Index {
@@ -21,10 +24,7 @@ impl Index {
     pub(in crate::store) fn read(turn: &Turn<'_>) -> Result<Self, Error> {
         let mut index = Self::default();
         for (id, start) in turn.snapshot_starts(HEAD_LENGTH)? {
-            match head(&start) {
-                Some(head) if head.id == id => drop(index.heads.insert(id, head)),
-                _ => tracing::error!(snapshot = %id, "its file is damaged: jetwheel verify says more"),
-            }
+            index.insert(id, &start);
         }
         for name in CHANNELS {
             if let Some(channel) = Channel::read(turn, name)? {
@@ -32,6 +32,31 @@ impl Index {
             }
         }
         Ok(index)
+    }
+
+    /// The same from rows of a database.
+    pub(in crate::store) fn of_rows(rows: NotesRows) -> Self {
+        let mut index = Self { as_of: rows.as_of, ..Self::default() };
+        for (id, start) in rows.starts {
+            if let Ok(id) = id.parse() {
+                index.insert(id, &start);
+            }
+        }
+        for name in CHANNELS {
+            let key = Document::Channel(name).row();
+            let text = rows.documents.iter().find(|(name, _)| *name == key);
+            if let Some(channel) = text.and_then(|(_, text)| Channel::parse(text, name)) {
+                index.channels.insert(name, channel);
+            }
+        }
+        index
+    }
+
+    fn insert(&mut self, id: SnapshotId, start: &[u8]) {
+        match head(start) {
+            Some(head) if head.id == id => drop(self.heads.insert(id, head)),
+            _ => tracing::error!(snapshot = %id, "its file is damaged: jetwheel verify says more"),
+        }
     }
 
     pub(super) fn find(&self, selector: &str) -> Option<SnapshotId> {

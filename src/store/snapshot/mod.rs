@@ -18,9 +18,10 @@ use std::sync::MutexGuard;
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::record::{Light, parse_file_key, project_prefix};
+use super::catalogue::Records as _;
+use super::catalogue::record::{Light, SUM, parse_file_key, project_prefix};
 use super::notes::Turn;
-use super::{Error, Store, locked, parse_payload, recover, strange};
+use super::{Error, Store, locked, parse_payload, strange};
 use crate::digest::{Hasher, Sha256};
 use crate::wheel::ProjectName;
 
@@ -161,6 +162,9 @@ impl Store {
     ///
     /// Writers wait meanwhile, so that it is a state that the store had.
     pub fn take_snapshot(&self, new: &NewSnapshot) -> Result<Option<SnapshotId>, Error> {
+        if self.database.is_some() {
+            return self.put_snapshot(new, &self.held_files()?);
+        }
         let turn = locked(&self.writer);
         let mut totals = Totals::new(&new.policy);
         self.each_held(new.without_gone, |file| {
@@ -246,7 +250,7 @@ impl Store {
             Ok(spooled)
         });
         turn.put_snapshot(&head.id, ended.map_err(Error::io(&path))?)?;
-        turn.finish()?;
+        index.as_of = turn.finish()?;
         let id = head.id.clone();
         index.heads.insert(id.clone(), head);
         Ok(Some(id))
@@ -259,11 +263,11 @@ impl Store {
         mut visit: impl FnMut(SnapshotFile) -> io::Result<()>,
     ) -> Result<(), Error> {
         // Damage found here is mended by the read.
-        self.read(|catalogue| catalogue.record(super::catalogue::record::SUM))?;
+        self.read(|catalogue| catalogue.record(SUM))?;
         let place = self.catalogue()?;
         let Some(catalogue) = place.as_ref() else {
             let fault = super::Fault::Refused("it could not be opened anew".to_owned());
-            return Err(recover::refusal(&self.places.layout, fault));
+            return Err(self.refusal(fault));
         };
         let mut unwritten = None;
         let scanned = catalogue.scan(b"f", |key, payload| {
@@ -280,7 +284,7 @@ impl Store {
             }
             Ok(())
         });
-        scanned.map_err(|fault| recover::refusal(&self.places.layout, fault))?;
+        scanned.map_err(|fault| self.refusal(fault))?;
         unwritten.map_or(Ok(()), |error| Err(Error::io(&self.places.layout.snapshots())(error)))
     }
 
@@ -311,14 +315,20 @@ impl Store {
             return Err(Error::SnapshotInUse { snapshot: id.to_string(), channel });
         }
         turn.remove_snapshot(id)?;
+        index.as_of = turn.finish()?;
         index.heads.remove(id);
-        turn.finish()
+        Ok(())
     }
 
     /// The index, and the right to change it.
-    fn snapshots_turn(&self) -> Result<(MutexGuard<'_, Index>, Turn<'_>), Error> {
+    pub(super) fn snapshots_turn(&self) -> Result<(MutexGuard<'_, Index>, Turn<'_>), Error> {
         let turn = self.notes.snapshots_turn()?;
-        Ok((locked(&self.snapshots), turn))
+        let newer = if turn.is_shared() { Some(Index::read(&turn)?) } else { None };
+        let mut index = locked(&self.snapshots);
+        if let Some(newer) = newer {
+            *index = Index { as_of: index.as_of, ..newer };
+        }
+        Ok((index, turn))
     }
 
     /// The snapshots that the retention rule lets go: all but the newest `keep`, those with a name, and those to which a

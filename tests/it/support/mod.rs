@@ -6,6 +6,10 @@ pub(crate) mod disk;
 pub(crate) mod http;
 pub(crate) mod mirror;
 pub(crate) mod network;
+pub(crate) mod nginx;
+pub(crate) mod postgres;
+pub(crate) mod s3;
+pub(crate) mod site;
 pub(crate) mod upstream;
 
 use std::path::{Path, PathBuf};
@@ -72,6 +76,6 @@ pub(crate) fn jetwheel_in(network: &network::Network, data_dir: &Path) -> Comman
     let mut command = network.command(env!("CARGO_BIN_EXE_jetwheel"));
     command.arg("--data").arg(data_dir).env_remove("JETWHEEL_DATA").env_remove("PIP_FIND_LINKS");
     // The configuration of whoever runs the tests is not theirs.
-    command.env("JETWHEEL_CONFIG", "/dev/null");
+    command.env("JETWHEEL_CONFIG", "/dev/null").envs(site::CREDENTIALS);
     command
 }

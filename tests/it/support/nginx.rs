@@ -1,0 +1,63 @@
+//! nginx as a proxy that asks several servers in turn.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long it may take to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The proxy; killed when dropped.
+pub(crate) struct RoundRobin {
+    child: Child,
+    port: u16,
+    _dir: tempfile::TempDir,
+}
+
+impl RoundRobin {
+    /// Starts it over servers that are named by their URLs.
+    pub(crate) fn over(servers: &[String]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let servers: String = servers.iter().map(|url| url.replace("http://", "server ") + ";").collect();
+        let folders: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .iter()
+            .map(|kind| [kind, "_temp_path temp-", kind, ";"].concat())
+            .collect();
+        // One process, which ends with a kill.
+        let text = format!(
+            "daemon off; master_process off; pid nginx.pid; error_log stderr; events {{}}
+             http {{ access_log off; {folders} upstream all {{ {servers} }}
+             server {{ listen 127.0.0.1:{port}; location / {{
+             proxy_pass http://all; proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_connect_timeout 2s;
+             proxy_next_upstream error timeout http_503; }} }} }}"
+        );
+        fs_err::write(dir.path().join("nginx.conf"), text).unwrap();
+        let child = Command::new("nginx")
+            .env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin")
+            .arg("-p")
+            .arg(dir.path())
+            .args(["-e", "stderr", "-c", "nginx.conf"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("nginx is needed: install it (Debian: nginx-light), or run ./ci.sh test, which does");
+        let began = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            assert!(began.elapsed() < PATIENCE, "nginx does not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self { child, port, _dir: dir }
+    }
+
+    /// Its URL, without a slash at the end.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for RoundRobin {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
