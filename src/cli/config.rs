@@ -13,6 +13,9 @@ use crate::server::{ClientLimits, Rate};
 use crate::store::{Backends, Postgres, S3};
 use crate::upstream::{Login, Options};
 
+mod keys;
+pub(super) mod show;
+
 /// How long commands wait for a database or a blob store that is away, before they fail.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -276,6 +279,7 @@ impl Config {
             &mut config.index,
             &mut config.ca,
             &mut config.public_key,
+            &mut config.s3.ca,
             &mut config.tls.certificate,
             &mut config.tls.key,
         ]

@@ -169,6 +169,8 @@ pub enum Command {
     Token(token::Arguments),
     /// Show who changed the store, when, and how
     Audit(audit::Arguments),
+    /// Explain the configuration in force
+    Config(config::show::Arguments),
     /// Print a shell's completions of this command
     Completions(completions::Arguments),
     /// Write the manual pages
@@ -227,6 +229,7 @@ pub struct Context {
     pub who: String,
     policies: Option<PathBuf>,
     policies_from: PoliciesFrom,
+    named: config::show::Named,
     store: Option<Arc<Store>>,
     remote: Option<Arc<remote::Remote>>,
 }
@@ -255,10 +258,16 @@ impl Context {
             (None, Some(dir)) => (Some(dir), PoliciesFrom::Bundles),
             (None, None) => (None, PoliciesFrom::Nowhere),
         };
+        let named = config::show::Named {
+            file,
+            file_by: config::show::Named::by(cli.config.as_ref(), "--config", "JETWHEEL_CONFIG"),
+            data_by: config::show::Named::by(cli.data.as_ref(), "--data", "JETWHEEL_DATA"),
+            policies_by: cli.policies.as_ref().map(|_| "--policies"),
+        };
         let who = audit::user(rustix::process::getuid().as_raw());
         let format = cli.format;
         let remote = None;
-        Ok(Self { cwd, data, config, format, console, who, policies, policies_from, store, remote })
+        Ok(Self { cwd, data, config, format, console, who, policies, policies_from, named, store, remote })
     }
 
     /// The store, opened at the first call.
@@ -410,6 +419,7 @@ pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
         Command::Rebuild(arguments) => rebuild::run(&arguments, context),
         Command::Token(arguments) => token::run(&arguments, context),
         Command::Audit(arguments) => audit::run(&arguments, context),
+        Command::Config(arguments) => config::show::run(&arguments, context),
         Command::Completions(arguments) => completions::run(&arguments, context),
         Command::Man(arguments) => man::run(&arguments, context),
     }

@@ -56,6 +56,13 @@ struct Table {
     inspections: Option<usize>,
 }
 
+impl Setting {
+    /// Whether upstreams are pulled from, unless the command line says so.
+    pub(super) const fn enabled(&self) -> bool {
+        self.enabled
+    }
+}
+
 impl<'de> Deserialize<'de> for Setting {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;

@@ -15,7 +15,7 @@ use crate::server::{AfterChange, Limits, PolicySource, Server, Tls};
 use crate::store::Store;
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
-const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
+pub(super) const DEFAULT_LISTEN: &str = "127.0.0.1:8080";
 
 /// The fewest threads that serve connections: sending a file may wait for the disk, and others should be served meanwhile.
 const LEAST_THREADS: usize = 4;

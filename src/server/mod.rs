@@ -64,7 +64,7 @@ pub use api::{Hands, Say, SyncEnd, SyncOrder};
 pub use clients::{ClientLimits, Network, Rate};
 pub use in_force::{Load, PolicySource};
 pub use tls::{Tls, TlsError};
-pub use upload::AfterChange;
+pub use upload::{AfterChange, LARGEST as LARGEST_UPLOAD};
 
 /// What bounds the clients.
 #[derive(Debug, Clone, Copy)]

@@ -56,7 +56,7 @@ pub use gc::Sweep;
 pub use incident::{Incident, IncidentKind};
 pub use intake::Offered;
 pub use listing::Listed;
-pub use open::Backends;
+pub use open::{Backends, KEEP_SNAPSHOTS};
 pub use postgres::Postgres;
 pub use queue::{Job, Queue, QueueLength};
 pub use report::{Check, DeviceReport, Gpu, InstalledWheel, ReportBody};

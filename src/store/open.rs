@@ -19,7 +19,7 @@ use super::write::Writer;
 use super::{Error, Places, Store, recover, tokens};
 
 /// How many snapshots are kept unless the configuration says otherwise.
-const KEEP_SNAPSHOTS: usize = 50;
+pub const KEEP_SNAPSHOTS: usize = 50;
 
 /// Where a store keeps what is not in its folder.
 #[derive(Debug, Clone, Default)]

@@ -15,6 +15,7 @@ mod airgap;
 mod bundle;
 mod chaos;
 mod cli;
+mod config;
 mod detect;
 mod device;
 mod fatbin;

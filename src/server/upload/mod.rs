@@ -28,7 +28,7 @@ mod form;
 mod sink;
 
 /// The largest upload where the configuration does not say otherwise, in bytes. The largest wheels for Jetson have some 3 GB.
-const LARGEST: u64 = 8 << 30;
+pub const LARGEST: u64 = 8 << 30;
 
 /// How many wheels are inspected at once; one keeps all cores busy.
 const INSPECTED_AT_ONCE: usize = 2;
