@@ -62,6 +62,7 @@ const HOMES: [(&str, &[&str]); 15] = [
     ("clap", &["cli", "main"]),
     ("tokio", &["cli", "pull", "server", "store", "sync", "upstream"]),
     ("hyper", &["server"]),
+    ("tokio_rustls", &["server"]),
     ("reqwest", &["upstream"]),
     ("sled", &["store"]),
     ("object_store", &["store"]),
