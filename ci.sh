@@ -99,6 +99,7 @@ clients() {
     tool prometheus prometheus-client # its parser is the judge of /metrics
     tool twine twine
     browser
+    tool schemathesis schemathesis # the judge of the admin API
     local python
     python=$(old_python)
     tool pip-20.0.2 pip==20.0.2 # JetPack 5 ships it

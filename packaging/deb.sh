@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A Debian package of the program: packaging/deb.sh [--binary FILE --arch ARCH --libs DEPENDS] [--version VERSION] [--output DIR]
-# Without --binary it builds one of the profile `dist` for this machine. It needs dpkg-dev, debhelper (13) and fakeroot.
+# Without --binary it builds one of the profile `dist` for this machine; for another architecture it builds that as well, since it
+# writes completions and manual pages. It needs dpkg-dev, debhelper (13) and fakeroot.
 # For another architecture (packaging/aarch64.sh builds such a binary) --libs states what the binary links.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,9 +20,12 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 
-target=${CARGO_TARGET_DIR:-target}
-${CARGO:-cargo} build --locked --profile dist
-native=$target/dist/jetwheel # writes completions and manual pages, whatever is packed
+if [ -n "$binary" ] && [ "$arch" = "$(dpkg --print-architecture)" ]; then
+    native=$binary
+else
+    ${CARGO:-cargo} build --locked --profile dist
+    native=${CARGO_TARGET_DIR:-target}/dist/jetwheel
+fi
 binary=${binary:-$native}
 
 tree=$(mktemp -d)
@@ -37,6 +41,7 @@ install -m 755 "$binary" "$build/bin/jetwheel"
 cp README.md CHANGELOG.md packaging/jetwheel.toml "$build/"
 cp docs/*.md "$build/docs/"
 cp policies/README.md "$build/docs/policies.md"
+cp -r packaging/grafana packaging/prometheus "$build/docs/"
 cat >"$build/debian/changelog" <<END
 jetwheel ($version) stable; urgency=medium
 

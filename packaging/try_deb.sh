@@ -9,8 +9,9 @@ if [ $# != 2 ] || [ "$(id -u)" != 0 ]; then
 fi
 old=$(realpath "$1") new=$(realpath "$2")
 root=$(mktemp -d) server=''
+chmod 755 "$root" # it becomes / for the service's user as well
 cleanup() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    [ -z "$server" ] || inside pkill -u jetwheel -x jetwheel || true
     umount -q "$root/proc" 2>/dev/null || true
     rm -rf --one-file-system "$root"
 }
@@ -23,7 +24,7 @@ check() { # WORDS COMMAND...
     if "$@"; then echo "ok: $words"; else echo "NOT OK: $words" >&2 && exit 1; fi
 }
 
-debootstrap --variant=minbase --include=ca-certificates,curl,systemd,python3-pip bookworm "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log" 2>&1 ||
+debootstrap --variant=minbase --include=ca-certificates,procps,systemd,python3-pip bookworm "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$root.log" 2>&1 ||
     { tail -n 5 "$root.log" >&2 && exit 3; }
 rm -f "$root.log"
 mount -t proc proc "$root/proc"
@@ -55,8 +56,8 @@ stop() {
 }
 start
 mkdir "$root/wheels"
-inside pip download -q --no-deps -d /wheels --only-binary :all: ${PIP_INDEX_URL:+--index-url "$PIP_INDEX_URL"} idna ||
-    { echo "pip's index did not answer (PIP_INDEX_URL)" >&2 && exit 3; }
+python3 -m pip download -q --no-deps -d "$root/wheels" --only-binary :all: idna ||
+    { echo "the index that pip is configured with did not answer" >&2 && exit 3; }
 check "a command beside the service runs in it" as_service jetwheel add /wheels
 check "the device's page lists the wheel" sh -c 'curl -fsS http://127.0.0.1:18080/orin-jp6.2/simple/idna/ | grep -q idna-'
 check "pip downloads from it" inside pip download -q --no-deps -d /tmp/got --python-version 3.10 --only-binary :all: \

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{Answer, Context, Format, devices};
+use super::{Answer, Context, Format, Usage, devices};
 use crate::policy::{Action, Advisory, Pattern, Policy};
+use crate::server::api::advisories::List;
 
 /// Arguments of `jetwheel advisories`.
 #[derive(Debug, clap::Args)]
@@ -25,22 +26,27 @@ pub struct Arguments {
     suggested: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Listed<'a> {
-    advisories: Vec<&'a Advisory>,
-}
-
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
-    let policy = context.policy()?;
-    let device = arguments.device.as_deref().map(|id| devices::find(&policy, id)).transpose()?;
-    if arguments.suggested {
-        let id = device.map(|device| device.id.clone());
-        return suggest(id.as_deref(), &policy, context);
-    }
-    let concerns = |advisory: &&Advisory| device.is_none_or(|device| advisory.concerns(device));
-    let advisories: Vec<&Advisory> = policy.advisories().iter().filter(concerns).collect();
+    let device = arguments.device.as_deref();
+    let advisories: Vec<Advisory> = if let Some(remote) = context.remote() {
+        if arguments.suggested {
+            let text = "--suggested reads the reports in the data folder: run it on the mirror's machine";
+            return Err(Usage(text.to_owned()).into());
+        }
+        let query: Vec<(&str, &str)> = device.iter().map(|id| ("device", *id)).collect();
+        remote.get::<List>("advisories", &query)?.advisories
+    } else {
+        let policy = context.policy()?;
+        let device = device.map(|id| devices::find(&policy, id)).transpose()?;
+        if arguments.suggested {
+            let id = device.map(|device| device.id.clone());
+            return suggest(id.as_deref(), &policy, context);
+        }
+        let concerns = |advisory: &&Advisory| device.is_none_or(|device| advisory.concerns(device));
+        policy.advisories().iter().filter(concerns).cloned().collect()
+    };
     if context.format == Format::Json {
-        context.console.print_json(&Listed { advisories })?;
+        context.console.print_json(&List { advisories })?;
         return Ok(Answer::Yes);
     }
     let columns = context.console.width.clamp(40, 100) - 4;

@@ -27,9 +27,20 @@ pub struct Arguments {
     last: Option<usize>,
 }
 
+/// What the API answers.
+#[derive(Debug, serde::Deserialize)]
+struct Changes {
+    changes: Vec<AuditEntry>,
+}
+
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
-    let store = context.store()?;
-    let mut entries = store.audit()?;
+    let mut entries = if let Some(remote) = context.remote() {
+        let last = arguments.last.map(|last| last.to_string());
+        let query: Vec<(&str, &str)> = last.iter().map(|last| ("last", last.as_str())).collect();
+        remote.get::<Changes>("audit", &query)?.changes
+    } else {
+        context.store()?.audit()?
+    };
     let first = entries.len().saturating_sub(arguments.last.unwrap_or(usize::MAX));
     let entries = entries.split_off(first);
     if context.format == Format::Json {

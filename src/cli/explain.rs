@@ -3,11 +3,14 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use pep440_rs::VersionSpecifiers;
 use pep508_rs::{Requirement, VersionOrUrl};
 
 use super::console::one_line;
+use super::remote::{Problem, Remote, segment};
 use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::policy::{ExplainedFile, Explanation, code_name};
+use crate::server::api::projects::{File, Told};
 use crate::server::in_force::InForce;
 use crate::server::state::nearest;
 use crate::server::verdicts::{Terms, Verdicts};
@@ -48,27 +51,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         }
     };
     let project: ProjectName = requirement.name.to_string().parse()?;
-    let policy = context.policy()?;
-    let (device, selector) = snapshot::split(&arguments.device);
-    let device = devices::find(&policy, device)?;
-    let store = context.store()?;
-    let scope = snapshot::scope(selector, context)?;
-    let (verdicts, id) = (Verdicts::new(Arc::clone(&store)), device.id.clone());
-    let in_force = InForce::first(policy.clone());
-    let terms = Terms { device, in_force: &in_force, scope: &scope };
-    let explanation = if let Some(explanation) = verdicts.explain(&project, terms, wanted.as_ref())? {
-        explanation
-    } else {
-        let known = scope.projects().map_or_else(|| store.projects(false), Ok)?;
-        let nearest = nearest(project.as_str(), &known).join(", ");
-        let hint = if nearest.is_empty() {
-            String::new()
-        } else {
-            format!("; the nearest known ones are {nearest}")
-        };
-        let who = scope.id().map_or_else(|| "the store".to_owned(), |id| format!("the snapshot {id}"));
-        context.console.say(format_args!("{who} knows no file of {project}{hint}"))?;
-        Explanation { project: project.to_string(), device: id, files: Vec::new() }
+    let explanation = match context.remote() {
+        Some(remote) => ask(&remote, &project, wanted.as_ref(), &arguments.device, context)?,
+        None => look(&project, wanted.as_ref(), &arguments.device, context)?,
     };
     match context.format {
         Format::Json => context.console.print_json(&explanation)?,
@@ -76,6 +61,62 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     }
     let any = explanation.files.iter().any(|file| file.listed);
     Ok(if any { Answer::Yes } else { Answer::No })
+}
+
+/// Asks a mirror elsewhere.
+fn ask(
+    remote: &Remote,
+    project: &ProjectName,
+    wanted: Option<&VersionSpecifiers>,
+    device: &str,
+    context: &mut Context,
+) -> anyhow::Result<Explanation> {
+    let wanted = wanted.map(ToString::to_string);
+    let versions = wanted.iter().map(|wanted| ("versions", wanted.as_str()));
+    let query: Vec<(&str, &str)> = std::iter::once(("device", device)).chain(versions).collect();
+    let none = |device: &str| Explanation {
+        project: project.to_string(),
+        device: device.to_owned(),
+        files: Vec::new(),
+    };
+    match remote.get::<Told<File>>(&format!("projects/{}", segment(project.as_str())), &query) {
+        Ok(told) => {
+            let told: Vec<Explanation> = told.into();
+            Ok(told.into_iter().next().unwrap_or_else(|| none(device)))
+        }
+        Err(Problem { kind: Some(kind), detail, .. }) if kind == "no-such-project" => {
+            context.console.say(detail)?;
+            Ok(none(snapshot::split(device).0))
+        }
+        Err(problem) => Err(problem.into()),
+    }
+}
+
+/// Looks into the store.
+fn look(
+    project: &ProjectName,
+    wanted: Option<&VersionSpecifiers>,
+    device: &str,
+    context: &mut Context,
+) -> anyhow::Result<Explanation> {
+    let policy = context.policy()?;
+    let (device, selector) = snapshot::split(device);
+    let device = devices::find(&policy, device)?;
+    let store = context.store()?;
+    let scope = snapshot::scope(selector, context)?;
+    let (verdicts, id) = (Verdicts::new(Arc::clone(&store)), device.id.clone());
+    let in_force = InForce::first(policy.clone());
+    let terms = Terms { device, in_force: &in_force, scope: &scope };
+    if let Some(explanation) = verdicts.explain(project, terms, wanted)? {
+        return Ok(explanation);
+    }
+    let known = scope.projects().map_or_else(|| store.projects(false), Ok)?;
+    let nearest = nearest(project.as_str(), &known).join(", ");
+    let hint =
+        if nearest.is_empty() { String::new() } else { format!("; the nearest known ones are {nearest}") };
+    let who = scope.id().map_or_else(|| "the store".to_owned(), |id| format!("the snapshot {id}"));
+    context.console.say(format_args!("{who} knows no file of {project}{hint}"))?;
+    Ok(Explanation { project: project.to_string(), device: id, files: Vec::new() })
 }
 
 /// Widths of the columns beside that of the file name: the longest verdict, and the longest code.

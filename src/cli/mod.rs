@@ -20,11 +20,11 @@ mod config;
 mod console;
 mod detect;
 mod devices;
-mod evidence;
 mod explain;
 mod export;
 mod forward;
 mod gc;
+mod hands;
 mod import;
 mod inspect;
 mod inventory;
@@ -34,6 +34,7 @@ mod migrate;
 mod pull;
 mod quickstart;
 mod rebuild;
+mod remote;
 mod resolve;
 mod serve;
 mod snapshot;
@@ -81,6 +82,13 @@ pub struct Cli {
     /// Folder with the site's own policy, read over the built-in tables
     #[arg(long, global = true, value_name = "DIR", help_heading = GLOBAL)]
     pub policies: Option<PathBuf>,
+    /// Have a mirror elsewhere do it, by its admin API: snapshot, explain, advisories, token, sync, audit.
+    /// The token is in --token-file, `JETWHEEL_TOKEN` or a netrc file
+    #[arg(long, global = true, env = "JETWHEEL_SERVER", value_name = "URL", help_heading = GLOBAL)]
+    pub server: Option<String>,
+    /// File with the access token for --server
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
+    pub token_file: Option<PathBuf>,
     /// Form of the answer on standard output
     #[arg(
         long,
@@ -220,6 +228,7 @@ pub struct Context {
     policies: Option<PathBuf>,
     policies_from: PoliciesFrom,
     store: Option<Arc<Store>>,
+    remote: Option<Arc<remote::Remote>>,
 }
 
 impl Context {
@@ -247,7 +256,9 @@ impl Context {
             (None, None) => (None, PoliciesFrom::Nowhere),
         };
         let who = audit::user(rustix::process::getuid().as_raw());
-        Ok(Self { data, cwd, config, format: cli.format, console, who, policies, policies_from, store })
+        let format = cli.format;
+        let remote = None;
+        Ok(Self { cwd, data, config, format, console, who, policies, policies_from, store, remote })
     }
 
     /// The store, opened at the first call.
@@ -261,6 +272,41 @@ impl Context {
         }
         self.store = Some(Arc::clone(&store));
         Ok(store)
+    }
+
+    /// The mirror elsewhere that is to do it, where there is one.
+    fn remote(&self) -> Option<Arc<remote::Remote>> {
+        self.remote.as_ref().map(Arc::clone)
+    }
+
+    /// Whether a mirror elsewhere does it.
+    const fn is_remote(&self) -> bool {
+        self.remote.is_some()
+    }
+
+    /// The same for another command on the same store, which writes elsewhere and is given by somebody else.
+    fn twin(&self, console: Console, who: String) -> Self {
+        let of_bundles = || Some(self.bundle_policies()).filter(|dir| dir.is_dir());
+        let (policies, policies_from) = match self.policies_from {
+            PoliciesFrom::Site => (self.policies.clone(), PoliciesFrom::Site),
+            // That of bundles may come, and go, while a server runs.
+            PoliciesFrom::Bundles | PoliciesFrom::Nowhere => match of_bundles() {
+                Some(dir) => (Some(dir), PoliciesFrom::Bundles),
+                None => (None, PoliciesFrom::Nowhere),
+            },
+        };
+        Self {
+            cwd: self.cwd.clone(),
+            data: self.data.clone(),
+            config: self.config.clone(),
+            format: self.format,
+            console,
+            who,
+            policies,
+            policies_from,
+            store: self.store.clone(),
+            remote: None,
+        }
     }
 
     /// Gives the store back, so that another process can open it.
@@ -380,6 +426,22 @@ pub fn start(arguments: &[OsString], cli: Cli, cwd: PathBuf, console: Console) -
             return exit_code(&result);
         }
     };
+    if let Some(server) = &cli.server {
+        let remote = remote::check(&cli.command)
+            .map_err(anyhow::Error::from)
+            .and_then(|()| remote::Remote::new(server, cli.token_file.as_deref(), &mut context));
+        let result = remote.and_then(|remote| {
+            context.remote = Some(Arc::new(remote));
+            run(cli.command, &mut context)
+        });
+        report(&result, &mut context.console);
+        return exit_code(&result);
+    }
+    if cli.token_file.is_some() {
+        let result = Err(Usage("--token-file is for --server, which is not given".to_owned()).into());
+        report(&result, &mut context.console);
+        return exit_code(&result);
+    }
     let result = run(cli.command, &mut context);
     let in_use = result.as_ref().is_err_and(|error| {
         error.chain().any(|cause| matches!(cause.downcast_ref(), Some(store::Error::InUse { .. })))
@@ -412,6 +474,13 @@ fn exit_code(result: &anyhow::Result<Answer>) -> u8 {
         Ok(Answer::No) => 1,
         Err(error) if is_closed_pipe(error) => 0,
         Err(error) if error.chain().any(<dyn std::error::Error + 'static>::is::<Usage>) => 2,
+        Err(error)
+            if error.chain().any(|cause| {
+                cause.downcast_ref::<remote::Problem>().is_some_and(remote::Problem::is_usage)
+            }) =>
+        {
+            2
+        }
         Err(_) => 3,
     }
 }

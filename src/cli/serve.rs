@@ -105,6 +105,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             .with_context(|| format!("cannot listen on {listen}"))?;
         let server = server.with_rules(context.config.access.rules());
         let server = server.with_after_change(after_change(&store_for_commands, context));
+        let server = server.with_hands(Arc::new(super::hands::Commands::new(context)));
         let server = match &context.config.channel {
             Some(channel) => server.with_channel(channel.clone()),
             None => server,

@@ -1,20 +1,17 @@
 //! `jetwheel snapshot`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use clap::Subcommand;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Answer, Context, Format, Usage, devices, evidence};
-use crate::digest::Sha256;
-use crate::policy::{DeviceProfile, Policy, Reason, Verdict, judge};
+use super::remote::{Problem, segment, wrong};
+use super::{Answer, Context, Format};
+use crate::policy::Policy;
+use crate::server::api::snapshots::{self, ChangedVerdict, Diff, List, Listed, Moved};
+use crate::server::api::{Wrong, evidence};
 use crate::server::view::{LIVE, Scope};
-use crate::store::{
-    self, Channel, Difference, NewSnapshot, PolicyFile, Snapshot, SnapshotFile, SnapshotHead, SnapshotId,
-    Store,
-};
-use crate::wheel::ProjectName;
+use crate::store::{self, NewSnapshot, PolicyFile, Snapshot, SnapshotId, Store};
 
 /// Arguments of `jetwheel snapshot`.
 #[derive(Debug, clap::Args)]
@@ -94,80 +91,39 @@ enum Verb {
     },
 }
 
-/// A snapshot as `list` and `create` show it.
-#[derive(Debug, Serialize)]
-struct Listed {
-    #[serde(flatten)]
-    head: SnapshotHead,
-    channels: Vec<&'static str>,
+/// What `remove` answers.
+#[derive(Debug, Deserialize)]
+struct Removed {
+    removed: SnapshotId,
 }
 
-#[derive(Debug, Serialize)]
-struct List {
-    snapshots: Vec<Listed>,
-    channels: BTreeMap<&'static str, Channel>,
-}
-
-#[derive(Debug, Serialize)]
-struct Moved {
+/// What keeps a snapshot from being promoted.
+#[derive(Debug, Serialize, Deserialize)]
+struct TooFew {
     channel: String,
     snapshot: SnapshotId,
-    before: Option<SnapshotId>,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct Diff {
-    from: String,
-    to: String,
-    #[serde(flatten)]
-    files: Difference,
-    verdicts: Vec<ChangedVerdict>,
-}
-
-#[derive(Debug, Serialize)]
-struct ChangedVerdict {
-    device: String,
-    project: ProjectName,
-    file: String,
-    sha256: Sha256,
-    from: Verdict,
-    to: Verdict,
-    reasons: Vec<Reason>,
+    lacking: Vec<evidence::Lack>,
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
-    let store = context.store()?;
     match &arguments.verb {
-        Verb::Create { name } => create(name.clone(), &store, context),
-        Verb::List => list(&store, context),
-        Verb::Show { snapshot } => show(&store.snapshot(&find(&store, snapshot)?)?, context),
-        Verb::Diff { from, to, devices } => diff((from, to), devices, &store, context),
-        Verb::Promote { snapshot, channel, require_reports, devices } => {
-            let id = find(&store, snapshot)?;
-            if let Some(required) = require_reports {
-                let policy = context.policy()?;
-                let required = usize::from(required.get());
-                let lacking = evidence::lacking(&store, &policy, &store.snapshot(&id)?, devices, required)?;
-                if !lacking.is_empty() {
-                    return refuse(&id, channel, &lacking, context);
-                }
-            }
-            move_channel(channel, &store, context, |store| store.promote(channel, &id).map(|()| id))
-        }
-        Verb::Rollback { channel } => move_channel(channel, &store, context, |store| store.rollback(channel)),
-        Verb::Remove { snapshot } => {
-            // One whose file is damaged may not be found by anything but its file.
-            let damaged = snapshot.parse().ok().filter(|id| store.has_snapshot(id).is_ok_and(|there| there));
-            let id = damaged.map_or_else(|| find(&store, snapshot), Ok)?;
-            store.remove_snapshot(&id).map_err(usage)?;
-            context.audit("snapshot remove", serde_json::json!({ "snapshot": id }))?;
-            if context.format == Format::Json {
-                context.console.print_json(&serde_json::json!({ "removed": id }))?;
+        Verb::Create { name } => create(name.clone(), context),
+        Verb::List => list(context),
+        Verb::Show { snapshot } => {
+            let shown: Snapshot = if let Some(remote) = context.remote() {
+                remote.get(&format!("snapshots/{}", segment(snapshot)), &[])?
             } else {
-                context.console.print(format_args!("removed {id}\n"))?;
-            }
-            Ok(Answer::Yes)
+                let store = context.store()?;
+                store.snapshot(&find(&store, snapshot)?)?
+            };
+            show(&shown, context)
         }
+        Verb::Diff { from, to, devices } => diff((from, to), devices, context),
+        Verb::Promote { snapshot, channel, require_reports, devices } => {
+            promote((snapshot, channel), *require_reports, devices, context)
+        }
+        Verb::Rollback { channel } => rollback(channel, context),
+        Verb::Remove { snapshot } => remove(snapshot, context),
     }
 }
 
@@ -223,16 +179,7 @@ pub(super) fn policy_files_of(policies: Option<&Path>) -> anyhow::Result<Vec<Pol
 
 /// The snapshot that a selector names.
 pub(super) fn find(store: &Store, selector: &str) -> anyhow::Result<SnapshotId> {
-    if let Some(id) = store.find_snapshot(selector) {
-        return Ok(id);
-    }
-    if store::CHANNELS.contains(&selector) {
-        let text = format!(
-            "the channel {selector} names no snapshot yet: jetwheel snapshot promote ID --channel {selector}"
-        );
-        return Err(Usage(text).into());
-    }
-    Err(usage(store::Error::NoSnapshot { asked: selector.to_owned() }))
+    snapshots::find(store, selector).map_err(wrong)
 }
 
 /// Splits `DEVICE` or `DEVICE@SNAPSHOT`, the snapshot by its id, its name, or a channel.
@@ -253,47 +200,34 @@ pub(super) fn scope(selector: Option<&str>, context: &mut Context) -> anyhow::Re
     }
 }
 
-/// What the user can put right by another command line is wrong usage.
-fn usage(error: store::Error) -> anyhow::Error {
-    match error {
-        store::Error::NoSnapshot { .. }
-        | store::Error::SnapshotName { .. }
-        | store::Error::SnapshotInUse { .. } => Usage(error.to_string()).into(),
-        other => other.into(),
-    }
-}
-
-fn create(name: Option<String>, store: &Store, context: &mut Context) -> anyhow::Result<Answer> {
-    let new = NewSnapshot { name, always: true, ..new("create", context)? };
-    let Some(id) = store.take_snapshot(&new).map_err(usage)? else {
-        return Err(anyhow::anyhow!("no snapshot was made"));
+fn create(name: Option<String>, context: &mut Context) -> anyhow::Result<Answer> {
+    let made: Option<Listed> = if let Some(remote) = context.remote() {
+        Some(remote.post("snapshots", &serde_json::json!({ "name": name }))?)
+    } else {
+        let store = context.store()?;
+        let new = NewSnapshot { name, always: true, ..new("create", context)? };
+        let made = snapshots::create(&store, &new).map_err(wrong)?;
+        if let Some(made) = &made {
+            context.audit("snapshot create", serde_json::json!({ "snapshot": made.head.id }))?;
+        }
+        made
     };
-    store.promote("candidate", &id)?;
-    store.prune_snapshots()?;
-    context.audit("snapshot create", serde_json::json!({ "snapshot": id }))?;
-    let made = listed(store).into_iter().find(|listed| listed.head.id == id);
+    let Some(made) = made else { return Err(anyhow::anyhow!("no snapshot was made")) };
     if context.format == Format::Json {
         context.console.print_json(&made)?;
     } else {
-        let files = made.map_or(0, |made| made.head.count);
-        context.console.print(format_args!("{id}  {files} files\n"))?;
+        context.console.print(format_args!("{}  {} files\n", made.head.id, made.head.count))?;
     }
     Ok(Answer::Yes)
 }
 
-fn listed(store: &Store) -> Vec<Listed> {
-    let channels = store.channels();
-    let of = |id: &SnapshotId| {
-        channels.iter().filter(|(_, channel)| channel.current == *id).map(|(name, _)| *name).collect()
+fn list(context: &mut Context) -> anyhow::Result<Answer> {
+    let list: List = match context.remote() {
+        Some(remote) => remote.get("snapshots", &[])?,
+        None => snapshots::list(&*context.store()?),
     };
-    store.snapshots().into_iter().map(|head| Listed { channels: of(&head.id), head }).collect()
-}
-
-fn list(store: &Store, context: &mut Context) -> anyhow::Result<Answer> {
-    let snapshots = listed(store);
     if context.format == Format::Json {
-        let channels = store.channels().into_iter().collect();
-        context.console.print_json(&List { snapshots, channels })?;
+        context.console.print_json(&list)?;
         return Ok(Answer::Yes);
     }
     let console = &mut context.console;
@@ -301,7 +235,7 @@ fn list(store: &Store, context: &mut Context) -> anyhow::Result<Answer> {
         "{:<18}  {:>7}  {:>15}  {:<8}  NAME, CHANNELS\n",
         "ID", "FILES", "BYTES", "FOR"
     ))?;
-    for Listed { head, channels } in snapshots {
+    for Listed { head, channels } in list.snapshots {
         let name = head.name.into_iter().chain(channels.iter().map(|channel| format!("@{channel}")));
         let names = name.collect::<Vec<_>>().join(" ");
         let line = format!("{}  {:>7}  {:>15}  {:<8}  {names}", head.id, head.count, head.bytes, head.reason);
@@ -332,17 +266,12 @@ fn show(snapshot: &Snapshot, context: &mut Context) -> anyhow::Result<Answer> {
 }
 
 /// Says what reports lack for a snapshot to be promoted.
-fn refuse(
-    snapshot: &SnapshotId,
-    channel: &str,
-    lacking: &[evidence::Lack],
-    context: &mut Context,
-) -> anyhow::Result<Answer> {
+fn refuse(lacking: &TooFew, context: &mut Context) -> anyhow::Result<Answer> {
     if context.format == Format::Json {
-        let answer = serde_json::json!({ "channel": channel, "snapshot": snapshot, "lacking": lacking });
-        context.console.print_json(&answer)?;
+        context.console.print_json(lacking)?;
         return Ok(Answer::No);
     }
+    let TooFew { channel, snapshot, lacking } = lacking;
     context.console.say(format_args!("{channel} stays as it is: {snapshot} has too few reports"))?;
     for lack in lacking {
         context.console.print(format_args!("{}\n", lack.text()))?;
@@ -351,102 +280,103 @@ fn refuse(
     Ok(Answer::No)
 }
 
-fn move_channel(
-    channel: &str,
-    store: &Store,
-    context: &mut Context,
-    change: impl FnOnce(&Store) -> Result<SnapshotId, store::Error>,
-) -> anyhow::Result<Answer> {
-    if !store::CHANNELS.contains(&channel) {
-        let text = format!("no channel {channel:?}: there are {}", store::CHANNELS.join(" and "));
-        return Err(Usage(text).into());
-    }
-    let before = store.find_snapshot(channel);
-    let snapshot = match change(store) {
-        Ok(snapshot) => snapshot,
-        Err(error @ store::Error::NothingBefore { .. }) => {
-            context.console.say(format_args!("error: {error}"))?;
+/// Tells how a channel was moved; nowhere to go back to is a no.
+fn tell_move(moved: Result<Moved, Wrong>, context: &mut Context) -> anyhow::Result<Answer> {
+    let moved = match moved {
+        Ok(moved) => moved,
+        Err(Wrong::Stands(why)) => {
+            context.console.say(format_args!("error: {why}"))?;
             return Ok(Answer::No);
         }
-        Err(error) => return Err(usage(error)),
+        Err(other) => return Err(wrong(other)),
     };
-    let moved = Moved { channel: channel.to_owned(), snapshot, before };
-    context.audit("snapshot channel", serde_json::to_value(&moved)?)?;
+    if !context.is_remote() {
+        context.audit("snapshot channel", serde_json::to_value(&moved)?)?;
+    }
     if context.format == Format::Json {
         context.console.print_json(&moved)?;
     } else {
         let was = moved.before.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
-        context.console.print(format_args!("{channel} is {} (was {was})\n", moved.snapshot))?;
+        context.console.print(format_args!("{} is {} (was {was})\n", moved.channel, moved.snapshot))?;
     }
     Ok(Answer::Yes)
 }
 
-/// One side of a comparison.
-struct Side {
-    name: String,
-    files: BTreeSet<SnapshotFile>,
-    policy: Policy,
-}
-
-fn side(selector: &str, store: &Store, context: &Context) -> anyhow::Result<Side> {
-    if LIVE.contains(&selector) {
-        let files = store.held_files()?.into_iter().collect();
-        return Ok(Side { name: "live".to_owned(), files, policy: context.policy()? });
-    }
-    let snapshot = store.snapshot(&find(store, selector)?)?;
-    let texts: Vec<(String, String)> =
-        snapshot.policy.into_iter().map(|PolicyFile { name, text }| (name, text)).collect();
-    let policy = Policy::with_site(&texts)?;
-    Ok(Side { name: snapshot.head.id.to_string(), files: snapshot.files.into_iter().collect(), policy })
-}
-
-fn diff(
-    (from, to): (&str, &str),
+fn promote(
+    (snapshot, channel): (&str, &str),
+    required: Option<std::num::NonZeroU16>,
     devices: &[String],
-    store: &Store,
     context: &mut Context,
 ) -> anyhow::Result<Answer> {
-    let (from, to) = (side(from, store, context)?, side(to, store, context)?);
-    let files = Difference::between(&from.files, &to.files);
-    let mut diff = Diff { from: from.name.clone(), to: to.name.clone(), files, verdicts: Vec::new() };
-    for id in devices {
-        let before = from.policy.device(id).or_else(|| to.policy.device(id));
-        let after = devices::find(&to.policy, id)?;
-        let before = before.unwrap_or(after);
-        diff.verdicts.extend(changed_verdicts(store, (&from, before), (&to, after))?);
+    if let Some(remote) = context.remote() {
+        let asked =
+            serde_json::json!({"snapshot": snapshot, "require_reports": required, "devices": devices});
+        return match remote.post(&format!("channels/{}", segment(channel)), &asked) {
+            Err(Problem { kind: Some(kind), more, .. }) if kind == "too-few-reports" => {
+                let lacking: TooFew = serde_json::from_value(more)?;
+                refuse(&lacking, context)
+            }
+            moved => tell_move(Ok(moved?), context),
+        };
     }
+    let store = context.store()?;
+    let id = find(&store, snapshot)?;
+    if let Some(required) = required {
+        let policy = context.policy()?;
+        let frozen = store.snapshot(&id)?;
+        let lacking = evidence::lacking(&store, &policy, &frozen, devices, usize::from(required.get()));
+        let lacking = lacking.map_err(wrong)?;
+        if !lacking.is_empty() {
+            return refuse(&TooFew { channel: channel.to_owned(), snapshot: id, lacking }, context);
+        }
+    }
+    tell_move(snapshots::move_channel(&store, channel, Some(id)), context)
+}
+
+fn rollback(channel: &str, context: &mut Context) -> anyhow::Result<Answer> {
+    let moved = match context.remote() {
+        Some(remote) => {
+            match remote.post(&format!("channels/{}/rollback", segment(channel)), &serde_json::json!({})) {
+                Err(Problem { status: 409, detail, .. }) => Err(Wrong::Stands(detail)),
+                moved => Ok(moved?),
+            }
+        }
+        None => snapshots::move_channel(&*context.store()?, channel, None),
+    };
+    tell_move(moved, context)
+}
+
+fn remove(snapshot: &str, context: &mut Context) -> anyhow::Result<Answer> {
+    let id: SnapshotId = if let Some(remote) = context.remote() {
+        let removed: Removed = remote.delete(&format!("snapshots/{}", segment(snapshot)))?;
+        removed.removed
+    } else {
+        let id = snapshots::remove(&*context.store()?, snapshot).map_err(wrong)?;
+        context.audit("snapshot remove", serde_json::json!({ "snapshot": id }))?;
+        id
+    };
+    if context.format == Format::Json {
+        context.console.print_json(&serde_json::json!({ "removed": id }))?;
+    } else {
+        context.console.print(format_args!("removed {id}\n"))?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn diff((from, to): (&str, &str), devices: &[String], context: &mut Context) -> anyhow::Result<Answer> {
+    let diff: Diff = if let Some(remote) = context.remote() {
+        let devices: Vec<(&str, &str)> = devices.iter().map(|id| ("device", id.as_str())).collect();
+        remote.get(&format!("snapshots/{}/diff/{}", segment(from), segment(to)), &devices)?
+    } else {
+        let policy = context.policy()?;
+        snapshots::diff(&*context.store()?, (from, to), devices, &policy).map_err(wrong)?
+    };
     if context.format == Format::Json {
         context.console.print_json(&diff)?;
     } else {
         print_diff(&diff, context)?;
     }
     Ok(Answer::Yes)
-}
-
-/// The files in both sides whose verdicts for a device differ, each judged by the policy of its side.
-fn changed_verdicts(
-    store: &Store,
-    (from, before): (&Side, &DeviceProfile),
-    (to, after): (&Side, &DeviceProfile),
-) -> anyhow::Result<Vec<ChangedVerdict>> {
-    let mut changed = Vec::new();
-    for file in from.files.intersection(&to.files) {
-        let Some(row) = store.row_named(&file.sha256, &file.file)? else { continue };
-        let old = judge(&row.facts, before, &from.policy).verdict;
-        let new = judge(&row.facts, after, &to.policy);
-        if old != new.verdict {
-            changed.push(ChangedVerdict {
-                device: after.id.clone(),
-                project: file.project.clone(),
-                file: file.file.clone(),
-                sha256: file.sha256,
-                from: old,
-                to: new.verdict,
-                reasons: new.reasons,
-            });
-        }
-    }
-    Ok(changed)
 }
 
 fn print_diff(diff: &Diff, context: &mut Context) -> anyhow::Result<()> {

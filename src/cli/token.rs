@@ -1,15 +1,16 @@
 //! `jetwheel token`.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::Subcommand;
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::json;
 
+use super::remote::{Problem, segment, wrong};
 use super::{Answer, Context, Format, Usage, gc::parse_delay};
-use crate::access::{BadToken, NewToken, Scope, Token};
+use crate::access::Scope;
+use crate::server::api::Wrong;
+use crate::server::api::tokens::{self, Asked, Revoked, Told};
 
 /// Arguments of `jetwheel token`.
 #[derive(Debug, clap::Args)]
@@ -75,36 +76,6 @@ struct Revoke {
     name: String,
 }
 
-/// What is told of a token; never its digest.
-#[derive(Debug, Serialize)]
-struct Told {
-    name: String,
-    scopes: BTreeSet<Scope>,
-    devices: Vec<String>,
-    created: Timestamp,
-    expires: Option<Timestamp>,
-    expired: bool,
-    last_used: Option<Timestamp>,
-    /// The token itself, where it was made just now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<String>,
-}
-
-impl Told {
-    fn new(token: &Token, secret: Option<String>) -> Self {
-        Self {
-            name: token.name.clone(),
-            scopes: token.scopes.clone(),
-            devices: token.devices.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
-            created: token.created,
-            expires: token.expires,
-            expired: token.expired(Timestamp::now()),
-            last_used: token.last_used,
-            token: secret,
-        }
-    }
-}
-
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     match &arguments.command {
         TokenCommand::Create(arguments) => create(arguments, context),
@@ -123,44 +94,47 @@ fn create(arguments: &Create, context: &mut Context) -> anyhow::Result<Answer> {
         ),
         None => None,
     };
-    let policy = context.policy()?;
-    for device in devices.iter().filter(|device| !device.contains('*')) {
-        if policy.device(device).is_none() {
-            context.console.say(format_args!(
-                "note: no device {device:?} is known now; the token is good for one of that name all the same"
-            ))?;
-        }
-    }
-    let new = NewToken {
+    let asked = Asked {
         name: name.clone(),
         scopes: scopes.iter().copied().collect(),
         devices: devices.clone(),
         expires,
     };
-    let store = context.store()?;
-    let (token, secret) = store.create_token(new)?.map_err(|bad| usage(&bad))?;
-    let told = Told::new(&token, Some(secret.reveal().to_owned()));
-    let what =
-        json!({"name": told.name, "scopes": told.scopes, "devices": told.devices, "expires": told.expires});
-    context.audit("token create", what)?;
+    let told: Told = if let Some(remote) = context.remote() {
+        remote.post("tokens", &asked)?
+    } else {
+        let policy = context.policy()?;
+        for device in devices.iter().filter(|device| !device.contains('*')) {
+            if policy.device(device).is_none() {
+                context.console.say(format_args!(
+                    "note: no device {device:?} is known now; the token is good for one of that name all the same"
+                ))?;
+            }
+        }
+        let told = tokens::create(&*context.store()?, asked).map_err(wrong)?;
+        context.audit("token create", told.noted())?;
+        told
+    };
+    let secret = told.token.as_deref().unwrap_or_default();
     if context.format == Format::Json {
         context.console.print_json(&told)?;
     } else {
         context.console.say("this is shown once; keep it where secrets are kept:")?;
-        context.console.print(format_args!("{}\n", secret.reveal()))?;
+        context.console.print(format_args!("{secret}\n"))?;
     }
     Ok(Answer::Yes)
 }
 
 fn list(context: &mut Context) -> anyhow::Result<Answer> {
-    let store = context.store()?;
-    store.write_uses()?;
-    let tokens = store.tokens()?;
-    let told: Vec<Told> = tokens.list().into_iter().map(|token| Told::new(token, None)).collect();
+    let list: tokens::List = match context.remote() {
+        Some(remote) => remote.get("tokens", &[])?,
+        None => tokens::list(&*context.store()?).map_err(wrong)?,
+    };
     if context.format == Format::Json {
-        context.console.print_json(&json!({"tokens": told}))?;
+        context.console.print_json(&list)?;
         return Ok(Answer::Yes);
     }
+    let told = list.tokens;
     if told.is_empty() {
         context.console.say("there are no tokens; jetwheel token create NAME --scope SCOPE makes one")?;
         return Ok(Answer::Yes);
@@ -188,26 +162,31 @@ fn list(context: &mut Context) -> anyhow::Result<Answer> {
 }
 
 fn revoke(arguments: &Revoke, context: &mut Context) -> anyhow::Result<Answer> {
-    let store = context.store()?;
-    let token = match store.revoke_token(&arguments.name)? {
-        Ok(token) => token,
-        Err(unknown @ BadToken::Unknown(_)) => {
+    let name = &arguments.name;
+    let revoked = match context.remote() {
+        Some(remote) => match remote.delete::<Revoked>(&format!("tokens/{}", segment(name))) {
+            Err(Problem { status: 404, detail, .. }) => Err(Wrong::Unknown(detail)),
+            revoked => Ok(revoked?),
+        },
+        None => tokens::revoke(&*context.store()?, name),
+    };
+    let revoked = match revoked {
+        Ok(revoked) => revoked,
+        Err(Wrong::Unknown(unknown)) => {
             context.console.say(unknown)?;
             return Ok(Answer::No);
         }
-        Err(bad) => return Err(usage(&bad).into()),
+        Err(other) => return Err(wrong(other)),
     };
-    context.audit("token revoke", json!({"name": token.name}))?;
+    if !context.is_remote() {
+        context.audit("token revoke", json!({"name": revoked.revoked}))?;
+    }
     if context.format == Format::Json {
-        context.console.print_json(&json!({"revoked": token.name}))?;
+        context.console.print_json(&revoked)?;
     } else {
-        context.console.print(format_args!("revoked {}\n", token.name))?;
+        context.console.print(format_args!("revoked {}\n", revoked.revoked))?;
     }
     Ok(Answer::Yes)
-}
-
-fn usage(bad: &BadToken) -> Usage {
-    Usage(bad.to_string())
 }
 
 /// A moment to the second, or a dash.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pep440_rs::{Version, VersionSpecifiers};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Code, Judgement, Note, Reason, Verdict};
 use crate::wheel::{Facts, ProjectName};
@@ -37,7 +37,7 @@ pub struct Explanation {
 }
 
 /// One file of an [`Explanation`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedFile {
     /// File name.
     pub file: String,
@@ -56,15 +56,15 @@ pub struct ExplainedFile {
     /// What to know all the same.
     pub notes: Vec<Note>,
     /// Since when its upstream lists it no more, RFC 3339 in UTC.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone_since: Option<String>,
     /// What devices of that profile reported of it, oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reports: Vec<DeviceCheck>,
 }
 
 /// What one device reported of a wheel that it ran.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceCheck {
     /// When the report came, RFC 3339 in UTC.
     pub time: String,

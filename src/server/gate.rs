@@ -37,10 +37,12 @@ impl State {
     /// Whether the caller may have what a route yields.
     pub(super) fn admit(&self, caller: &Caller, route: &Route, in_force: &InForce) -> Result<(), Refusal> {
         let (scope, device) = match route {
-            // Neither do style and script tell anything of the mirror.
-            Route::Health | Route::Ready | Route::Moved(_) | Route::People(Place::Static { .. }) => {
-                return Ok(());
-            }
+            // The API asks by method, once it knows the caller. Neither do style and script tell anything of the mirror.
+            Route::Health
+            | Route::Ready
+            | Route::Moved(_)
+            | Route::Api(_)
+            | Route::People(Place::Static { .. }) => return Ok(()),
             // Whatever changes the mirror needs a token, wherever it comes from.
             Route::Upload => return Ok(caller.check(Scope::Upload, &[])?),
             Route::People(Place::Device { id }) => (Scope::Read, Some(id)),
@@ -55,15 +57,30 @@ impl State {
             | Route::Check { device } => (Scope::Read, Some(device)),
             Route::Reports { device } => (Scope::Report, Some(device)),
         };
+        let device = device.map(String::as_str);
+        self.admit_to(caller, scope, device, in_force)?;
+        if !matches!(route, Route::People(_))
+            && let Some(known) = device.and_then(|device| in_force.policy.device(without_snapshot(device)))
+        {
+            self.used.note(&known.id);
+        }
+        Ok(())
+    }
+
+    /// Whether the caller may have what is of a device, or what is of none.
+    pub(super) fn admit_to(
+        &self,
+        caller: &Caller,
+        scope: Scope,
+        device: Option<&str>,
+        in_force: &InForce,
+    ) -> Result<(), Refusal> {
         // As the URL has it, without a snapshot, and as the policy calls the same device: a rule may name either.
-        let asked = device.map(|device| device.split_once('@').map_or(device.as_str(), |(device, _)| device));
+        let asked = device.map(without_snapshot);
         let known = asked.and_then(|asked| in_force.policy.device(asked)).map(|device| device.id.as_str());
         let names: Vec<&str> = asked.into_iter().chain(known).collect();
         if self.rules.reading(&names) != Reading::Open {
             caller.check(scope, &names)?;
-        }
-        if let (Some(known), false) = (known, matches!(route, Route::People(_))) {
-            self.used.note(known);
         }
         Ok(())
     }
@@ -72,4 +89,8 @@ impl State {
     pub(super) fn may_read(&self, caller: &Caller, device: &str) -> bool {
         self.rules.reading(&[device]) == Reading::Open || caller.check(Scope::Read, &[device]).is_ok()
     }
+}
+
+fn without_snapshot(device: &str) -> &str {
+    device.split_once('@').map_or(device, |(device, _)| device)
 }

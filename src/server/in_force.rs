@@ -119,6 +119,11 @@ impl PolicySource {
         Self::of(Folder { dir, load, optional: false }, current)
     }
 
+    /// The site's own folder; that of bundles is none, for the next import replaces it.
+    pub(super) fn site_folder(&self) -> Option<&Path> {
+        self.folder.as_ref().filter(|folder| !folder.optional).map(|folder| folder.dir.as_path())
+    }
+
     fn of(folder: Folder, current: Current) -> Self {
         Self { folder: Some(folder), current: Mutex::new(current) }
     }

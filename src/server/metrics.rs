@@ -8,6 +8,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+mod pulled;
+
 use http::{Method, StatusCode};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -37,6 +39,8 @@ pub(super) struct Metrics {
     sent: Family<RouteLabel, Counter>,
     durations: Family<RouteLabel, Histogram>,
     refused: Family<CodeLabel, Counter>,
+    uploads: Family<ResultLabel, Counter>,
+    uploaded: Counter,
     /// Connections that are open now.
     pub(super) connections: Gauge,
     /// What the store held at the revision that is named.
@@ -59,6 +63,11 @@ struct RouteLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CodeLabel {
     code: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -94,6 +103,8 @@ impl Metrics {
             sent: Family::default(),
             durations: Family::new_with_constructor(histogram),
             refused: Family::default(),
+            uploads: Family::default(),
+            uploaded: Counter::default(),
             connections: Gauge::default(),
             held: Mutex::new(None),
         };
@@ -110,6 +121,13 @@ impl Metrics {
             "files_refused",
             "Files asked for that do not run on the device",
             metrics.refused.clone(),
+        );
+        registry.register("uploads", "Uploads, by what became of them", metrics.uploads.clone());
+        registry.register_with_unit(
+            "uploaded",
+            "Bytes of wheels that uploads brought",
+            Unit::Bytes,
+            metrics.uploaded.clone(),
         );
         registry.register("http_connections", "Connections that are open", metrics.connections.clone());
         Self { registry, ..metrics }
@@ -134,6 +152,12 @@ impl Metrics {
     /// Counts a file that was asked for and does not run on the device, by the code of the first reason.
     pub(super) fn refused(&self, code: String) {
         self.refused.get_or_create(&CodeLabel { code }).inc();
+    }
+
+    /// Counts an upload by what became of it, and its bytes where the store did not have them.
+    pub(super) fn uploaded(&self, result: &'static str, bytes: u64) {
+        self.uploads.get_or_create(&ResultLabel { result }).inc();
+        self.uploaded.inc_by(bytes);
     }
 }
 
@@ -164,7 +188,7 @@ fn now(state: &State, in_force: &InForce) -> Result<Registry, Refusal> {
     let mut registry = Registry::with_prefix("jetwheel");
     registry.register("build", "The program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
 
-    let held = held(state)?;
+    let held = state.held()?;
     registry.register("store_wheels", "Wheels that are held", ConstGauge::new(held.wheels));
     registry.register_with_unit(
         "store_size",
@@ -222,6 +246,9 @@ fn now(state: &State, in_force: &InForce) -> Result<Registry, Refusal> {
         }
     }
     registry.register("cache_requests", "Look-ups in caches", caches);
+    if let Some(pull) = state.pull.get() {
+        pulled::register(&mut registry, pull.counters().snapshot());
+    }
     Ok(registry)
 }
 
@@ -239,18 +266,20 @@ fn upstreams(state: &State) -> Result<(Seconds, Failing), Refusal> {
     Ok((last_reached, failing))
 }
 
-/// Counts the wheels again only after a change.
-pub(super) fn held(state: &State) -> Result<Held, Refusal> {
-    let revision = state.store.revision();
-    let kept = *state.metrics.held.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, held)) = kept.filter(|(of, _)| *of == revision) {
-        return Ok(held);
+impl State {
+    /// What the store holds; counted again only after a change. Blocks.
+    pub(super) fn held(&self) -> Result<Held, Refusal> {
+        let revision = self.store.revision();
+        let kept = *self.metrics.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, held)) = kept.filter(|(of, _)| *of == revision) {
+            return Ok(held);
+        }
+        let files = self.store.held_files()?;
+        let bytes = files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size));
+        let held = Held { wheels: files.len() as u64, bytes };
+        *self.metrics.held.lock().unwrap_or_else(PoisonError::into_inner) = Some((revision, held));
+        Ok(held)
     }
-    let files = state.store.held_files()?;
-    let bytes = files.iter().fold(0, |sum: u64, file| sum.saturating_add(file.size));
-    let held = Held { wheels: files.len() as u64, bytes };
-    *state.metrics.held.lock().unwrap_or_else(PoisonError::into_inner) = Some((revision, held));
-    Ok(held)
 }
 
 /// The metrics that every client library of Prometheus gives of its process, by their customary names.

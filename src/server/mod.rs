@@ -21,6 +21,7 @@ use crate::store::Store;
 use connection::Incoming;
 
 mod accept;
+pub(crate) mod api;
 mod arriving;
 mod body;
 mod clients;
@@ -59,6 +60,7 @@ pub(crate) mod verdicts;
 pub(crate) mod view;
 mod watched;
 
+pub use api::{Hands, Say, SyncEnd, SyncOrder};
 pub use clients::{ClientLimits, Network, Rate};
 pub use in_force::{Load, PolicySource};
 pub use tls::{Tls, TlsError};
@@ -176,6 +178,13 @@ impl Server {
     #[must_use]
     pub fn with_client_limits(mut self, limits: ClientLimits) -> Self {
         self.settings(|state| state.clients = clients::Clients::new(limits));
+        self
+    }
+
+    /// Sets who does what the admin API asks for and the server itself cannot.
+    #[must_use]
+    pub fn with_hands(mut self, hands: Arc<dyn Hands>) -> Self {
+        self.settings(|state| state.api.hands = Some(hands));
         self
     }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
+use super::api;
 use super::pages::Place;
 use super::refusal::Refusal;
 use crate::digest::Sha256;
@@ -43,6 +44,8 @@ pub(super) enum Route {
     Reports { device: String },
     /// `/legacy/`
     Upload,
+    /// `/api/v1/...`
+    Api(api::Path),
     /// A spelling of another path, as a relative reference without a query.
     Moved(String),
 }
@@ -65,6 +68,7 @@ impl Route {
             Self::Check { .. } => "check",
             Self::Reports { .. } => "reports",
             Self::Upload => "upload",
+            Self::Api(_) => "api",
             Self::Moved(_) => "moved",
         }
     }
@@ -73,7 +77,11 @@ impl Route {
     pub(super) const fn takes_a_body(&self) -> bool {
         matches!(
             self,
-            Self::Resolve { .. } | Self::Reports { .. } | Self::Upload | Self::People(Place::Detect)
+            Self::Resolve { .. }
+                | Self::Reports { .. }
+                | Self::Upload
+                | Self::Api(_)
+                | Self::People(Place::Detect)
         )
     }
 }
@@ -97,6 +105,7 @@ pub(super) fn parse(path: &str) -> Result<Route, Refusal> {
         ["readyz"] => Ok(Route::Ready),
         ["metrics"] => Ok(Route::Metrics),
         ["legacy", ""] | ["legacy"] => Ok(Route::Upload),
+        ["api", "v1", ref rest @ ..] => api::Path::parse(rest).map(Route::Api).ok_or(Refusal::NoSuchPage),
         ["", ..] => Err(Refusal::NoSuchPage),
         [_, "simple"] => Ok(Route::Moved("simple/".to_owned())),
         [device, "simple", ""] => Ok(Route::Projects { device: device.to_owned() }),

@@ -112,7 +112,13 @@ pub(super) enum Refusal {
     /// Another method than POST, where uploads go.
     #[error("uploads come here by POST, as twine upload and uv publish send them")]
     UploadsOnly,
-    /// An upload that is not taken.
+    /// A method that a resource of the API does not take.
+    #[error("this takes {0} alone")]
+    Method(&'static str),
+    /// A change that a page of another site asked a browser for.
+    #[error("this request comes from a page of another site, which may change nothing here")]
+    OtherSite,
+    /// Something that is not taken: an upload, a change by the API.
     #[error("{why}")]
     NotTaken {
         /// How that is said in a status.
@@ -210,9 +216,9 @@ impl Refusal {
     pub(super) const fn status(&self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::NotForDevice(_) | Self::Denied(Denied::Scope { .. } | Denied::Device { .. }) => {
-                StatusCode::FORBIDDEN
-            }
+            Self::OtherSite
+            | Self::NotForDevice(_)
+            | Self::Denied(Denied::Scope { .. } | Denied::Device { .. }) => StatusCode::FORBIDDEN,
             Self::Denied(Denied::WhoAreYou(_)) => StatusCode::UNAUTHORIZED,
             Self::NoSuchPage
             | Self::NoSuchDevice { .. }
@@ -223,7 +229,9 @@ impl Refusal {
             | Self::NoSuchFile
             | Self::NotHeld { .. }
             | Self::Upstream(Failure { kind: FailureKind::Gone, .. }) => StatusCode::NOT_FOUND,
-            Self::ReadOnly { .. } | Self::PostOnly | Self::UploadsOnly => StatusCode::METHOD_NOT_ALLOWED,
+            Self::ReadOnly { .. } | Self::PostOnly | Self::UploadsOnly | Self::Method(_) => {
+                StatusCode::METHOD_NOT_ALLOWED
+            }
             Self::NotJson(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotTaken { status, .. } => *status,
             Self::TooLarge { .. } | Self::UploadTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -255,6 +263,7 @@ impl Refusal {
                 reply.set(header::ALLOW, READ_ONLY);
                 reply.phrase = phrase(&self.to_string());
             }
+            Self::Method(allow) => reply.set(header::ALLOW, allow),
             Self::PostOnly | Self::UploadsOnly => reply.set(header::ALLOW, "POST"),
             Self::NotTaken { why, .. } => reply.phrase = phrase(why),
             Self::UploadTooLarge { .. } => {
@@ -282,6 +291,18 @@ impl Refusal {
             reply.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         }
         reply
+    }
+
+    /// A word for it that programs can go by, in the API.
+    pub(super) const fn kind(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoSuchDevice { .. } => "no-such-device",
+            Self::NoSuchProject { .. } => "no-such-project",
+            Self::NoSuchSnapshot { .. } | Self::NothingInChannel(_) => "no-such-snapshot",
+            Self::NoSuchPage => "no-such-resource",
+            Self::Denied(_) => "denied",
+            _ => return None,
+        })
     }
 
     /// Writes what the client is not told to the log.

@@ -11,6 +11,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
 
+use super::api;
 use super::body::Body;
 use super::clients::Origin;
 use super::id::{self, RequestId};
@@ -40,6 +41,8 @@ pub(super) async fn respond(
     let id = RequestId::of(request.headers());
     let route = path::parse(forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state)));
     let name = route.as_ref().map_or("none", Route::name);
+    let problem =
+        api::is_below(forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state)));
     let origin = state.clients.origin(from, request.headers());
     let line = Line::begin(&request, name, id, origin, Arc::clone(&state));
     let reply = match AssertUnwindSafe(answer(&state, route, request, origin, hold)).catch_unwind().await {
@@ -49,12 +52,12 @@ pub(super) async fn respond(
             if let Refusal::NotForDevice(why) = &refusal {
                 state.metrics.refused(why.code.clone());
             }
-            refusal.into_reply()
+            if problem { api::problem(refusal, line.id()) } else { refusal.into_reply() }
         }
         Err(_) => {
             let refusal = Refusal::Defect(format!("panic at {line:?}"));
             refusal.log(line.id());
-            refusal.into_reply()
+            if problem { api::problem(refusal, line.id()) } else { refusal.into_reply() }
         }
     };
     let Reply { status, phrase, headers, mut body } = reply;
@@ -130,6 +133,10 @@ async fn answer(
             let body = posted(&parts, body).await?;
             let view = state.view(&device).await?;
             resolve::resolve(state, in_force, view, &base_url(&parts)?, body).await
+        }
+        Route::Api(path) => {
+            let base_url = base_url(&parts);
+            api::answer(state, in_force, &caller, (&path, &parts), base_url, body).await
         }
         Route::Upload => upload::upload(state, &caller, headers, body, hold).await,
         Route::Reports { device } => {

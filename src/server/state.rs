@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 
 use super::accept::Form;
+use super::api::Api;
 use super::clients::Clients;
 use super::files::KnownFile;
 use super::in_force::{InForce, PolicySource};
@@ -51,6 +52,7 @@ pub(super) struct State {
     pub(super) pull: OnceLock<Arc<dyn pull::Source>>,
     pub(super) uploads: Uploads,
     pub(super) used: Used,
+    pub(super) api: Api,
     names: Mutex<Option<(u64, Arc<[ProjectName]>)>>,
     turns: [Mutex<()>; TURNS],
 }
@@ -118,6 +120,7 @@ impl State {
             pull: OnceLock::new(),
             uploads: Uploads::default(),
             used: Used::default(),
+            api: Api::default(),
             names: Mutex::new(None),
             store,
             turns: [const { Mutex::new(()) }; TURNS],

@@ -176,6 +176,32 @@ impl Client {
         Err(Error::Redirect { url: shown(url), to: shown(&at), why: "there are too many of them" })
     }
 
+    /// Asks the API of a mirror once: with a token, or else with the login of its host. No redirect is followed, since it would
+    /// take the token elsewhere. Yields the status and the body.
+    pub async fn call(
+        &self,
+        method: Method,
+        url: &Url,
+        token: Option<&str>,
+        body: Option<Vec<u8>>,
+        limit: u64,
+    ) -> Result<(u16, Vec<u8>), Error> {
+        let url = without_credentials(url);
+        check_scheme(&url)?;
+        let mut request = self.pages.request(method, url.clone()).header(header::ACCEPT, "application/json");
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        } else if let Some(login) = self.credentials.for_url(&url) {
+            request = request.basic_auth(&login.username, Some(&login.password));
+        }
+        if let Some(body) = body {
+            request = request.header(header::CONTENT_TYPE, "application/json").body(body);
+        }
+        let response = request.send().await.map_err(|error| broken(&url, error))?;
+        let answer = Answer { response };
+        Ok((answer.status(), answer.body(limit).await?))
+    }
+
     /// Does something until it succeeds, fails for good, or has failed too often.
     pub(super) async fn retrying<T, Doing>(&self, mut once: impl FnMut() -> Doing) -> Result<T, Error>
     where

@@ -10,6 +10,7 @@ mod support;
 
 mod abi;
 mod access;
+mod admin_api;
 mod airgap;
 mod bundle;
 mod chaos;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::support::http::{self, Answer};
 use crate::support::make_wheels;
 use crate::support::mirror::Mirror;
+use crate::support::upstream::Upstream;
 
 const ORIN: &str = "orin-jp6.2";
 
@@ -177,4 +178,109 @@ fn a_request_has_one_id_in_its_answer_and_in_the_log() {
     assert_eq!(of("proxy-17")["message"], "request");
     assert_eq!((&of(&ours)["status"], &of(&ours)["path"]), (&json!(404), &json!("/nowhere")));
     assert!(!log.contains("secret"), "{log}");
+}
+
+/// A mirror that pulls, knows upstreams, judged wheels and took an upload: all series that there can be.
+fn busy(dir: &Path) -> (Upstream, Mirror) {
+    let (wheels, data) = (dir.join("wheels"), dir.join("data"));
+    fs_err::create_dir_all(&wheels).unwrap();
+    make_wheels(
+        &json!([
+            {"filename": "demo-1.0-py3-none-any.whl", "files": {"demo/__init__.py": ""}},
+            {"filename": "far-1.0-py3-none-any.whl"},
+        ]),
+        &wheels,
+    );
+    let added =
+        crate::support::jetwheel(&data).arg("add").arg(wheels.join("demo-1.0-py3-none-any.whl")).output();
+    assert!(added.unwrap().status.success());
+    let store = jetwheel::store::Store::open(&data).unwrap();
+    store.put_reached([("jp6-cu126", true)]).unwrap();
+    drop(store);
+    let upstream = Upstream::serving(&wheels);
+    let url = upstream.url("/simple/");
+    let mirror = Mirror::serving_with(&data, &["--pull", "--upstream", &url].map(OsStr::new));
+    let token = crate::support::jetwheel(&data).args(["token", "create", "ci", "--scope", "upload"]).output();
+    let token = String::from_utf8(token.unwrap().stdout).unwrap();
+    let refused = http::send(
+        &mirror.url(""),
+        "POST",
+        "/legacy/",
+        &[("Authorization", &format!("Bearer {}", token.trim()))],
+        b"no form",
+    );
+    assert_eq!(refused.status, 400);
+    (upstream, mirror)
+}
+
+#[test]
+fn pulls_and_uploads_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_upstream, mirror) = busy(dir.path());
+    let page = get(&mirror, &format!("/{ORIN}/simple/far/"), &[]);
+    let link =
+        page.text().split("href=\"").nth(1).and_then(|rest| rest.split('#').next()).unwrap().to_owned();
+    let wheel = get(&mirror, &format!("/{ORIN}/{}", link.trim_start_matches("../")), &[]);
+    assert_eq!(wheel.status, 200, "{link}");
+    get(&mirror, &format!("/{ORIN}/simple/far/"), &[]);
+    let samples = Samples::of(&mirror);
+    assert_eq!(samples.number("jetwheel_pull_file_misses_total{}").to_string(), "1");
+    assert_eq!(samples.number("jetwheel_pull_file_fetches_total{}").to_string(), "1");
+    let fetched = samples.number("jetwheel_pull_fetched_bytes_total{}").to_string();
+    assert_eq!(fetched, wheel.body.len().to_string());
+    assert!(samples.number("jetwheel_pull_page_fetches_total{}") >= 1.0);
+    assert_eq!(samples.number("jetwheel_pull_in_flight{}").to_string(), "0");
+    assert_eq!(samples.number("jetwheel_uploads_total{result=refused}").to_string(), "1");
+    assert_eq!(samples.number("jetwheel_uploaded_bytes_total{}").to_string(), "0");
+    let (_plain, plain) = site();
+    let plain = Samples::of(&plain);
+    assert!(plain.0.iter().all(|(name, _)| !name.starts_with("jetwheel_pull_")), "where nothing is pulled");
+}
+
+/// Names of metrics in a text, as Prometheus has them.
+fn names_in(text: &str) -> std::collections::BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words
+        .filter(|word| {
+            ["jetwheel_", "process_"].iter().any(|start| word.len() > start.len() && word.starts_with(start))
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The dashboard, the alerts and the table of metrics speak of what a mirror really has, and the table of all of it.
+#[test]
+fn every_metric_that_is_spoken_of_is_there_and_the_other_way_round() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_upstream, mirror) = busy(dir.path());
+    get(&mirror, &format!("/{ORIN}/simple/demo/"), &[]);
+    let desk = site();
+    assert_eq!(get(&desk.1, &file_of(&desk.1, "deskgpu"), &[]).status, 403);
+    let mut known: std::collections::BTreeSet<String> = std::collections::BTreeSet::new();
+    for samples in [Samples::of(&mirror), Samples::of(&desk.1)] {
+        known.extend(samples.0.iter().map(|(name, _)| name.split('{').next().unwrap().to_owned()));
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &str| fs_err::read_to_string(root.join(file)).unwrap();
+    for file in ["packaging/grafana/jetwheel.json", "packaging/prometheus/jetwheel.rules.yml"] {
+        let unknown: Vec<String> =
+            names_in(&read(file)).into_iter().filter(|name| !known.contains(name)).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?} are not among {known:?}");
+    }
+    let dashboard: Value = serde_json::from_str(&read("packaging/grafana/jetwheel.json")).unwrap();
+    assert!(
+        dashboard["panels"].as_array().unwrap().iter().all(|panel| !panel["targets"][0]["expr"].is_null())
+    );
+    // A histogram is told by its name alone; `created` says when counting began.
+    let told = names_in(&read("docs/OPERATING.md"));
+    let family = |name: &str| {
+        ["_bucket", "_count", "_sum", "_created"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .unwrap_or(name)
+            .to_owned()
+    };
+    let families: std::collections::BTreeSet<String> = known.iter().map(|name| family(name)).collect();
+    assert_eq!(families.difference(&told).collect::<Vec<_>>(), Vec::<&String>::new(), "are in no table");
+    assert_eq!(told.difference(&families).collect::<Vec<_>>(), Vec::<&String>::new(), "are in no mirror");
 }

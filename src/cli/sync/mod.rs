@@ -15,6 +15,7 @@ use crate::upstream::{Client, Credentials, Index, Options, Source, Upstream};
 
 mod progress;
 mod refetch;
+mod remote;
 mod text;
 
 pub(super) use refetch::refetch;
@@ -74,7 +75,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
     /// Wheels to fetch at the same time
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = remote::JOBS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
     /// Folder with the site's own upstreams, read over the built-in ones
     #[arg(long, value_name = "DIR")]
@@ -91,30 +92,65 @@ pub struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
-    let policy = Arc::new(context.policy()?);
-    let devices = choose_devices(&arguments.devices, &policy)?;
-    let mut requirements = read_requirements(arguments, context)?;
-    if requirements.is_empty() && !arguments.all {
-        return Err(
-            Usage("nothing is asked for: name requirements, a file with -r, or --all".to_owned()).into()
-        );
+    if let Some(remote) = context.remote() {
+        return remote::run(&remote, arguments, context);
     }
-    let index = read_index(arguments.index.as_deref().map(|dir| context.path(dir)), context)?;
-    let mut options = network_options(context)?;
-    let upstreams = choose_upstreams(arguments, &index, &devices, &mut options.credentials)?;
-    let client = Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
-    let cache = context.data.join("cache").join("pages");
-    let sources: Vec<(Source, Vec<String>)> = upstreams
-        .into_iter()
-        .map(|(upstream, devices)| (Source::new(upstream, client.clone(), Some(cache.clone())), devices))
-        .collect();
-    let store = context.store()?;
-    if arguments.all {
-        requirements.extend(all_projects(&sources)?);
-    }
+    let asked = Asked::of(arguments, context)?;
     if arguments.queue {
-        return put_into_queue(arguments, &requirements, context);
+        return put_into_queue(arguments, &asked.requirements, context);
     }
+    let report = do_pass(arguments, asked, context)?;
+    answer(&report, context)
+}
+
+/// What a command line asks for, read and checked.
+struct Asked {
+    policy: Arc<Policy>,
+    devices: Vec<DeviceProfile>,
+    requirements: Vec<Requirement>,
+    sources: Vec<(Source, Vec<String>)>,
+    client: Client,
+}
+
+/// Does a pass, and takes a snapshot of what it changed.
+pub(super) fn perform(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Report> {
+    let asked = Asked::of(arguments, context)?;
+    do_pass(arguments, asked, context)
+}
+
+impl Asked {
+    fn of(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Self> {
+        let policy = Arc::new(context.policy()?);
+        let devices = choose_devices(&arguments.devices, &policy)?;
+        let mut requirements = read_requirements(arguments, context)?;
+        if requirements.is_empty() && !arguments.all {
+            return Err(Usage(
+                "nothing is asked for: name requirements, a file with -r, or --all".to_owned(),
+            )
+            .into());
+        }
+        let index = read_index(arguments.index.as_deref().map(|dir| context.path(dir)), context)?;
+        let mut options = network_options(context)?;
+        let upstreams = choose_upstreams(arguments, &index, &devices, &mut options.credentials)?;
+        let client =
+            Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
+        let cache = context.data.join("cache").join("pages");
+        let sources: Vec<(Source, Vec<String>)> = upstreams
+            .into_iter()
+            .map(|(upstream, devices)| (Source::new(upstream, client.clone(), Some(cache.clone())), devices))
+            .collect();
+        // Before anything is asked of an upstream: it may be in use.
+        context.store()?;
+        if arguments.all {
+            requirements.extend(all_projects(&sources)?);
+        }
+        Ok(Self { policy, devices, requirements, sources, client })
+    }
+}
+
+fn do_pass(arguments: &Arguments, asked: Asked, context: &mut Context) -> anyhow::Result<Report> {
+    let Asked { policy, devices, requirements, sources, client } = asked;
+    let store = context.store()?;
     let request = Request {
         devices,
         requirements,
@@ -135,7 +171,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         store.put_reached(asked.iter().map(|name| (name.as_str(), !fails(name))))?;
         super::snapshot::after_change(context, "sync")?;
     }
-    answer(&report, context)
+    Ok(report)
 }
 
 /// Makes a job of each requirement.
@@ -235,9 +271,19 @@ fn answer(report: &Report, context: &mut Context) -> anyhow::Result<Answer> {
         Format::Json => context.console.print_json(report)?,
         Format::Text => {
             let width = context.console.width;
-            context.console.print(text::render(report, width))?;
+            context.console.print(text(report, width))?;
         }
     }
+    conclude(report)
+}
+
+/// The report of a pass, for people.
+pub(super) fn text(report: &Report, width: usize) -> String {
+    text::render(report, width)
+}
+
+/// What a pass amounts to.
+pub(super) fn conclude(report: &Report) -> anyhow::Result<Answer> {
     match report.outcome() {
         Outcome::Complete => Ok(Answer::Yes),
         Outcome::Incomplete => Ok(Answer::No),

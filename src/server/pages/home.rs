@@ -11,7 +11,6 @@ use super::lines::Lines;
 use super::{Desk, Sheet, layout};
 use crate::access::Scope;
 use crate::policy::DeviceProfile;
-use crate::server::metrics;
 use crate::server::refusal::Refusal;
 use crate::store::{AuditEntry, Incident, Pass};
 
@@ -181,7 +180,7 @@ pub(super) fn home(desk: &Desk<'_>) -> Result<Sheet, Refusal> {
             UpstreamLine { last_reached: reached.last_reached, failing_since: reached.failing_since, age_s },
         )
     });
-    let held = metrics::held(desk.state)?;
+    let held = desk.state.held()?;
     let overview = Overview {
         policy_error: desk.in_force.broken.clone(),
         devices: lines(desk)?,

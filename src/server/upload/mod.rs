@@ -65,6 +65,25 @@ pub(super) async fn upload(
     body: Incoming,
     hold: &Hold,
 ) -> Result<Reply, Refusal> {
+    let taken = take(state, caller, headers, body, hold).await;
+    match &taken {
+        Ok((Put::New, bytes, _)) => state.metrics.uploaded("new", *bytes),
+        Ok((Put::Known, ..)) => state.metrics.uploaded("known", 0),
+        Err(Refusal::NotTaken { status: StatusCode::CONFLICT, .. }) => state.metrics.uploaded("exists", 0),
+        Err(refusal) if refusal.status().is_client_error() => state.metrics.uploaded("refused", 0),
+        Err(_) => state.metrics.uploaded("failed", 0),
+    }
+    taken.map(|(_, _, reply)| reply)
+}
+
+/// Takes an upload; tells whether it was new, and its bytes.
+async fn take(
+    state: &Arc<State>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: Incoming,
+    hold: &Hold,
+) -> Result<(Put, u64, Reply), Refusal> {
     let limit = state.uploads.largest;
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -89,7 +108,7 @@ pub(super) async fn upload(
     let File { name, sink } = file;
     let turn = Arc::clone(&state.uploads.inspecting).acquire_owned().await;
     let turn = turn.map_err(|_| Refusal::Defect("the semaphore of inspections was closed".to_owned()))?;
-    let offered_name = name.clone();
+    let (offered_name, bytes) = (name.clone(), sink.size());
     let offered = state
         .blocking(move |state| {
             let _turn = turn;
@@ -135,7 +154,7 @@ pub(super) async fn upload(
     }
     let mut reply = Reply::text(StatusCode::OK, Bytes::from(text));
     reply.set(header::CACHE_CONTROL, "no-store");
-    Ok(reply)
+    Ok((put, bytes, reply))
 }
 
 /// The file of a form in which all fits together, and its digest.

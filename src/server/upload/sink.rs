@@ -24,6 +24,7 @@ pub(super) struct Sink {
     blake2: Blake2b256,
     waiting: Vec<Bytes>,
     waiting_size: usize,
+    size: u64,
 }
 
 /// Digests in hexadecimal letters.
@@ -50,12 +51,19 @@ impl Sink {
             blake2: Blake2b256::new(),
             waiting: Vec::new(),
             waiting_size: 0,
+            size: 0,
         }
+    }
+
+    /// How many bytes came.
+    pub(super) const fn size(&self) -> u64 {
+        self.size
     }
 
     /// Takes a piece.
     pub(super) async fn take(mut self, state: &Arc<State>, piece: Bytes) -> Result<Self, Refusal> {
         self.waiting_size = self.waiting_size.saturating_add(piece.len());
+        self.size = self.size.saturating_add(piece.len() as u64);
         self.waiting.push(piece);
         if self.waiting_size < GATHERED { Ok(self) } else { self.finish(state).await }
     }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::SnapshotFile;
 use crate::digest::Sha256;
 use crate::wheel::ProjectName;
 
 /// The difference of two lists.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Difference {
     /// Files of the second alone.
     pub added: Vec<SnapshotFile>,
@@ -20,7 +20,7 @@ pub struct Difference {
 }
 
 /// A name that stands for other bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedFile {
     /// Its project.
     pub project: ProjectName,

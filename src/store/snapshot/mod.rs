@@ -106,7 +106,7 @@ pub struct PolicyFile {
 }
 
 /// A whole snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// All but its files.
     #[serde(flatten)]

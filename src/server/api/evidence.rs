@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pep440_rs::Version;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Usage, devices};
+use super::snapshots::device as find_device;
+use super::wrong::Wrong;
 use crate::policy::{DeviceProfile, Policy, judge};
 use crate::resolve::closure::{Brief, Wheel, closure_by};
 use crate::store::{DeviceReport, Snapshot, SnapshotFile, Store};
@@ -16,8 +17,8 @@ use crate::wheel::Facts;
 const CHECKED: [&str; 2] = ["torch", "torchvision"];
 
 /// A wheel of a snapshot that too few devices ran well.
-#[derive(Debug, Serialize)]
-pub(super) struct Lack {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Lack {
     device: String,
     /// The wheel; none where the snapshot has no wheel of the checked projects for the device.
     file: Option<String>,
@@ -29,7 +30,7 @@ pub(super) struct Lack {
 }
 
 impl Lack {
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let Self { device, passed, failed, required, .. } = self;
         let Some(file) = &self.file else {
             return format!("{device}: the snapshot lists neither {} for it", CHECKED.join(" nor "));
@@ -44,13 +45,13 @@ impl Lack {
 
 /// The wheels of a snapshot that fewer than `required` devices ran well. Looked at are the named profiles, or else all of which
 /// there is any report.
-pub(super) fn lacking(
+pub(crate) fn lacking(
     store: &Store,
     policy: &Policy,
     snapshot: &Snapshot,
     named: &[String],
     required: usize,
-) -> anyhow::Result<Vec<Lack>> {
+) -> Result<Vec<Lack>, Wrong> {
     let reports = store.reports()?;
     let mut profiles: BTreeSet<&str> = named.iter().map(String::as_str).collect();
     if profiles.is_empty() {
@@ -60,11 +61,11 @@ pub(super) fn lacking(
     if profiles.is_empty() {
         let text = "no device has sent a report yet, so nothing says for which profiles the snapshot is: name them by \
                     --device, and run /DEVICE/check.py on them";
-        return Err(Usage(text.to_owned()).into());
+        return Err(Wrong::Stands(text.to_owned()));
     }
     let mut lacking = Vec::new();
     for id in profiles {
-        let device = devices::find(policy, id)?;
+        let device = find_device(policy, id)?;
         let chosen = chosen(store, policy, snapshot, device)?;
         if chosen.is_empty() {
             lacking.push(Lack { device: device.id.clone(), file: None, passed: 0, failed: 0, required });
@@ -86,7 +87,7 @@ fn chosen(
     policy: &Policy,
     snapshot: &Snapshot,
     device: &DeviceProfile,
-) -> anyhow::Result<Vec<Arc<Facts>>> {
+) -> Result<Vec<Arc<Facts>>, Wrong> {
     let mut known: Vec<(Arc<Facts>, Wheel)> = Vec::new();
     let is_checked = |file: &&SnapshotFile| CHECKED.contains(&file.project.as_str());
     for file in snapshot.files.iter().filter(is_checked) {
