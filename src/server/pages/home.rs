@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::lines::Lines;
 use super::{Desk, Sheet, layout};
+use crate::access::Scope;
 use crate::policy::DeviceProfile;
 use crate::server::refusal::Refusal;
 use crate::store::{AuditEntry, Incident, Pass};
@@ -29,8 +30,32 @@ struct Overview {
     held: Held,
     free_bytes: u64,
     channels: Vec<ChannelLine>,
-    changes: Vec<AuditEntry>,
+    changes: Vec<Change>,
     incidents: Vec<Incident>,
+}
+
+/// A change of the mirror. Who made it, and what was done with tokens, is told to who may administer the mirror.
+#[derive(Serialize)]
+struct Change {
+    time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    who: Option<String>,
+    action: String,
+    what: Value,
+}
+
+/// The last changes, the newest first.
+fn changes(desk: &Desk<'_>) -> Result<Vec<Change>, Refusal> {
+    let all = desk.caller.check(Scope::Admin, &[]).is_ok();
+    let known = desk.state.store.audit()?.into_iter().rev();
+    let shown = known.filter(|entry| all || !entry.action.starts_with("token"));
+    let change = |AuditEntry { time, who, action, what }| Change {
+        time,
+        who: Some(who).filter(|_| all),
+        action,
+        what,
+    };
+    Ok(shown.take(MOST_CHANGES).map(change).collect())
 }
 
 #[derive(Serialize)]
@@ -168,7 +193,7 @@ pub(super) fn home(desk: &Desk<'_>) -> Result<Sheet, Refusal> {
             .into_iter()
             .map(|(channel, to)| ChannelLine { channel, snapshot: to.current.to_string(), moved: to.moved })
             .collect(),
-        changes: store.audit()?.into_iter().rev().take(MOST_CHANGES).collect(),
+        changes: changes(desk)?,
         incidents: store.incidents()?.into_iter().rev().take(MOST_CHANGES).collect(),
     };
     desk.sheet("Overview", &overview, || render(desk, &overview))
@@ -241,7 +266,7 @@ fn render(desk: &Desk<'_>, overview: &Overview) -> Markup {
             (layout::wide("Last changes", &html! { table {
                 thead { tr { th scope="col" { "When" } th scope="col" { "Who" } th scope="col" { "What" } th scope="col" { "Of" } } }
                 tbody { @for change in changes { tr {
-                    td { (layout::time(&change.time)) } td { (change.who) } td { (change.action) } td.hash { (short(&change.what)) }
+                    td { (layout::time(&change.time)) } td { (change.who.as_deref().unwrap_or("–")) } td { (change.action) } td.hash { (short(&change.what)) }
                 } } }
             } }))
         }
