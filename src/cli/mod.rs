@@ -313,6 +313,7 @@ impl Context {
             who,
             policies,
             policies_from,
+            named: self.named.clone(),
             store: self.store.clone(),
             remote: None,
         }

@@ -123,6 +123,7 @@ pub(super) fn check(command: &Command) -> Result<(), Usage> {
         Command::Gc(_) => "gc",
         Command::Migrate(_) => "migrate",
         Command::Rebuild(_) => "rebuild",
+        Command::Config(_) => "config",
         Command::Completions(_) => "completions",
         Command::Man(_) => "man",
     };
