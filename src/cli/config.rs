@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::sync::parse_size;
 use super::{Usage, pull};
 use crate::access::{Reading, Rules};
+use crate::server::{ClientLimits, Rate};
 use crate::store::{Backends, Postgres, S3};
 use crate::upstream::{Login, Options};
 
@@ -34,8 +36,12 @@ pub struct Config {
     pub network: Network,
     /// Address and port to serve on.
     pub listen: Option<String>,
+    /// The certificate that is served with; without it no TLS.
+    pub tls: Tls,
     /// Who may read.
     pub access: Access,
+    /// What bounds clients.
+    pub limits: Limits,
     /// What a device's URL without `@` stands for: `newest` (what is held now), `stable`, `candidate`, or a snapshot.
     pub channel: Option<String>,
     /// Path at which a proxy has the mirror, such as `/mirror`; requests may come with it or without.
@@ -52,6 +58,16 @@ pub struct Config {
     pub keep_snapshots: Option<usize>,
 }
 
+/// The certificate that is served with: both files or neither.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// PEM file with the certificate and those that lead to its authority.
+    pub certificate: Option<PathBuf>,
+    /// PEM file with its private key.
+    pub key: Option<PathBuf>,
+}
+
 /// Who may read; changing the mirror always needs a token.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -61,6 +77,63 @@ pub struct Access {
     /// The same for devices, by their ids or patterns.
     pub devices: BTreeMap<String, Reading>,
 }
+
+/// What bounds clients; what is absent is not bounded, or as built in.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections of one client at once.
+    pub connections_per_client: Option<usize>,
+    /// Requests of one client in each second, in the long run.
+    pub requests_per_second: Option<f64>,
+    /// How many of them at once; ten seconds' worth unless it is set.
+    pub burst: Option<f64>,
+    /// The largest upload.
+    pub largest_upload: Option<String>,
+    /// Addresses or networks of proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<String>,
+}
+
+impl Limits {
+    /// The limits of a single client.
+    pub fn per_client(&self) -> Result<ClientLimits, Usage> {
+        let positive = |key: &str, value: f64| {
+            let fits = value.is_finite() && value > 0.0;
+            if fits {
+                Ok(value)
+            } else {
+                Err(Usage(format!("[limits] {key} is {value}, expected more than 0")))
+            }
+        };
+        if self.connections_per_client == Some(0) {
+            return Err(Usage("[limits] connections_per_client is 0, expected at least 1".to_owned()));
+        }
+        let requests = match (self.requests_per_second, self.burst) {
+            (None, None) => None,
+            (None, Some(_)) => {
+                return Err(Usage("[limits] burst says nothing without requests_per_second".to_owned()));
+            }
+            (Some(per_second), burst) => {
+                let per_second = positive("requests_per_second", per_second)?;
+                let burst = positive("burst", burst.unwrap_or(per_second * BURST_S))?.max(1.0);
+                Some(Rate { per_second, burst })
+            }
+        };
+        let network =
+            |text: &String| text.parse().map_err(|error| Usage(format!("[limits] trusted_proxies: {error}")));
+        let trusted_proxies = self.trusted_proxies.iter().map(network).collect::<Result<_, _>>()?;
+        Ok(ClientLimits { connections: self.connections_per_client, requests, trusted_proxies })
+    }
+
+    /// The largest upload in bytes.
+    pub fn largest_upload(&self) -> Result<Option<u64>, Usage> {
+        let size = self.largest_upload.as_deref().map(parse_size).transpose();
+        size.map_err(|error| Usage(format!("[limits] largest_upload: {error}")))
+    }
+}
+
+/// How many seconds' worth of requests may come at once, unless the configuration says so.
+const BURST_S: f64 = 10.0;
 
 impl Access {
     /// The rules of the server.
@@ -203,6 +276,8 @@ impl Config {
             &mut config.index,
             &mut config.ca,
             &mut config.public_key,
+            &mut config.tls.certificate,
+            &mut config.tls.key,
         ]
         .into_iter()
         .flatten()

@@ -1,7 +1,7 @@
 //! `jetwheel serve`.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::pull::Asked;
 use super::{Answer, Context, Named, Usage, forward, load_policy, log, pull, snapshot};
 use crate::server::forwarded::is_mount;
-use crate::server::{AfterChange, Limits, PolicySource, Server};
+use crate::server::{AfterChange, Limits, PolicySource, Server, Tls};
 use crate::store::Store;
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
@@ -37,6 +37,8 @@ Examples:
       what is not held is fetched from the upstreams that serve the device when somebody asks for it, and kept
   jetwheel serve --pull --upstream http://devpi.example:3141/site/prod --general http://devpi.example:3141/root/public
       from these upstreams; anybody may put projects into the second, so it comes last
+  jetwheel serve --listen 0.0.0.0:8443 --tls-cert mirror.pem --tls-key mirror.key
+      over TLS; a renewed certificate is taken up within seconds, connections stay
 
 SIGTERM and SIGINT stop it: requests in flight may end, for 30 seconds at most. A change in the policy
 folder takes effect at the next request; one that cannot be used is logged, and shown by /readyz.")]
@@ -44,6 +46,12 @@ pub struct Arguments {
     /// Address and port to listen on [default: 127.0.0.1:8080]; port 0 takes any free one
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<String>,
+    /// PEM file with the certificate to serve with, and those that lead to its authority; nothing is served without TLS then
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with its private key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Fetch from upstreams what is asked for and not held; nobody gets a wheel that was not inspected and admitted
     #[arg(long)]
     pull: bool,
@@ -63,6 +71,9 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     {
         return Err(Usage(format!("prefix is {prefix:?}, expected a path such as /mirror")).into());
     }
+    let tls = tls(arguments, context)?;
+    let limits = context.config.limits.per_client()?;
+    let largest_upload = context.config.limits.largest_upload()?;
     let load = Box::new(|dir: &Path| load_policy(dir).map_err(|error| format!("{error:#}")));
     let policies = match context.site_policies() {
         // A folder that the command line names is there, or its name is wrong; one of the configuration may be mounted later.
@@ -107,13 +118,23 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             Some(pull) => server.with_pull(Arc::new(pull.start(Arc::clone(&store_for_commands)))),
             None => server,
         };
+        let server = server.with_client_limits(limits);
+        let server = match largest_upload {
+            Some(bytes) => server.with_largest_upload(bytes),
+            None => server,
+        };
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let server = match tls {
+            Some(tls) => server.with_tls(tls),
+            None => server,
+        };
         // The mirror serves all the same: other commands then find the store in use.
         if !store_for_commands.is_shared()
             && let Err(error) = forward::listen(&context.data, &store_for_commands)
         {
             tracing::warn!(%error, "commands beside this server cannot be run in it");
         }
-        context.console.say(format_args!("listening on http://{}/", server.address()?))?;
+        context.console.say(format_args!("listening on {scheme}://{}/", server.address()?))?;
         context.console.flush()?;
         announce(NotifyState::Ready);
         server
@@ -131,6 +152,23 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     runtime.shutdown_timeout(LAST_WAIT);
     drop(log);
     served
+}
+
+/// The certificate to serve with, where one is named.
+fn tls(arguments: &Arguments, context: &Context) -> anyhow::Result<Option<Tls>> {
+    let configured = &context.config.tls;
+    let (certificate, key) = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => (Some(certificate), Some(key)),
+        _ => (configured.certificate.as_ref(), configured.key.as_ref()),
+    };
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            let tls = Tls::load(context.path(certificate), context.path(key));
+            Ok(Some(tls.map_err(|error| Usage(error.to_string()))?))
+        }
+        _ => Err(Usage("[tls] takes certificate and key, both or neither".to_owned()).into()),
+    }
 }
 
 /// Makes a snapshot after an upload, as the commands do after a change.

@@ -7,6 +7,10 @@ use http::request::Parts;
 /// The longest host or prefix that is taken, in bytes: a name of the DNS has 253, and a port.
 const LONGEST: usize = 260;
 
+/// Marks, in its extensions, a request that came over the mirror's own TLS.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Secure;
+
 /// Scheme, host and path before the mirror's own, without a slash at the end; none if a header holds what no URL could.
 ///
 /// `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Prefix` count, the first value of each. Anybody can send them, so
@@ -22,6 +26,7 @@ pub(super) fn base_url(parts: &Parts, prefix: &str) -> Option<String> {
         |name: &'static str| first(HeaderName::from_static(name)).filter(|value| !value.is_empty());
     let scheme = match forwarded("x-forwarded-proto").as_deref() {
         Some("https") => "https",
+        None if parts.extensions.get::<Secure>().is_some() => "https",
         None | Some("http") => "http",
         Some(_) => return None,
     };

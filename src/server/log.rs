@@ -1,7 +1,6 @@
 //! The access log: one line for each request, when its answer has been sent or given up.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,6 +11,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::body::Body;
+use super::clients::Origin;
 use super::id::RequestId;
 use super::state::State;
 
@@ -25,7 +25,7 @@ pub(super) struct Line {
     path: String,
     route: &'static str,
     id: RequestId,
-    from: SocketAddr,
+    from: Origin,
     began: Instant,
     state: Arc<State>,
 }
@@ -37,7 +37,7 @@ impl Line {
         request: &Request<B>,
         route: &'static str,
         id: RequestId,
-        from: SocketAddr,
+        from: Origin,
         state: Arc<State>,
     ) -> Self {
         let path = request.uri().path();

@@ -3,26 +3,29 @@
 //! `docs/HTTP.md` says what each route answers. Only `router` sees a request; handlers take parsed values and return a
 //! `reply::Reply` or a `refusal::Refusal`.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use futures_util::FutureExt as _;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
 
 use crate::access::Rules;
 use crate::store::Store;
+use connection::Incoming;
 
 mod accept;
 pub(crate) mod api;
 mod arriving;
 mod body;
+mod clients;
+mod connection;
 mod device;
 mod explain;
 mod files;
@@ -50,13 +53,16 @@ mod resolve;
 mod router;
 mod simple;
 pub(crate) mod state;
+mod tls;
 mod upload;
 pub(crate) mod verdicts;
 pub(crate) mod view;
 mod watched;
 
 pub use api::{Hands, Say, SyncEnd, SyncOrder};
+pub use clients::{ClientLimits, Network, Rate};
 pub use in_force::{Load, PolicySource};
+pub use tls::{Tls, TlsError};
 pub use upload::AfterChange;
 
 /// What bounds the clients.
@@ -64,7 +70,7 @@ pub use upload::AfterChange;
 pub struct Limits {
     /// Connections at once. Further ones wait in the kernel's queue.
     pub connections: usize,
-    /// How long a request's head may take, and how long a connection may wait for the next request.
+    /// How long a request's head may take, the start of TLS, and how long a connection may wait for the next request.
     pub head: Duration,
     /// How long nothing may move on a connection, in either direction, whatever it is waiting for.
     pub stall: Duration,
@@ -93,7 +99,7 @@ const HEAD_FIELDS: usize = 64;
 
 /// The most requests at once on one HTTP/2 connection. Each that its client does not read from holds three pieces of a file
 /// in memory (`body.rs`), so that 64 of them on each connection would be gigabytes. pip speaks HTTP/1 alone, and uv too
-/// where no TLS is.
+/// where no TLS is; with TLS uv lets further requests wait.
 const STREAMS: u32 = 8;
 
 /// By how much shorter a request's head may take where more than half of the connections are taken, so that clients who open
@@ -109,6 +115,7 @@ pub struct Server {
     listener: TcpListener,
     state: Arc<state::State>,
     limits: Limits,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Server {
@@ -120,7 +127,7 @@ impl Server {
         limits: Limits,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
-        Ok(Self { listener, state: Arc::new(state::State::new(store, policies)), limits })
+        Ok(Self { listener, state: Arc::new(state::State::new(store, policies)), limits, tls: None })
     }
 
     /// Sets what a device's URL without `@` stands for: a channel, or the name or id of a snapshot. Unless this is called, it
@@ -152,6 +159,13 @@ impl Server {
         self
     }
 
+    /// Serves over TLS, and nothing without it.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(Arc::new(tls));
+        self
+    }
+
     /// Sets what is done after an upload.
     #[must_use]
     pub fn with_after_change(mut self, after: AfterChange) -> Self {
@@ -163,6 +177,13 @@ impl Server {
     #[must_use]
     pub fn with_hands(mut self, hands: Arc<dyn Hands>) -> Self {
         self.settings(|state| state.api.hands = Some(hands));
+        self
+    }
+
+    /// Sets what bounds a single client.
+    #[must_use]
+    pub fn with_client_limits(mut self, limits: ClientLimits) -> Self {
+        self.settings(|state| state.clients = clients::Clients::new(limits));
         self
     }
 
@@ -187,12 +208,14 @@ impl Server {
 
     /// Serves until `stop` is ready; then takes no more connections and lets requests in flight end, for a bounded time.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, state, limits } = self;
+        let Self { listener, state, limits, tls } = self;
         let [patient, hurried] =
             [limits.head, limits.head / HURRY].map(|head| (head, Arc::new(builder(head))));
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(limits.connections));
         let of_files = Arc::clone(&state);
+        let (told, stopping) = watch::channel(());
+        let follow = tls.clone().map_or_else(|| pending().boxed(), |tls| tls.follow().boxed());
         let accept = async {
             loop {
                 let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -204,56 +227,39 @@ impl Server {
                         continue;
                     }
                 };
+                let Some(counted) = state.clients.connect(from.ip()) else {
+                    // TLS would cost more than it is worth.
+                    if tls.is_none() {
+                        tokio::spawn(async move {
+                            clients::turn_away(stream).await;
+                            drop(place);
+                        });
+                    }
+                    continue;
+                };
                 let crowded = places.available_permits() < limits.connections / 2;
                 let (head, builder) = if crowded { hurried.clone() } else { patient.clone() };
                 let (state, watcher) = (Arc::clone(&state), graceful.watcher());
+                let incoming = Incoming { stream, from, state, tls: tls.clone(), head, stall: limits.stall };
+                let stopping = stopping.clone();
                 tokio::spawn(async move {
-                    let open = Open::new(Arc::clone(&state));
-                    let (outbox, hold) = (outbox::Outbox::default(), watched::Hold::default());
-                    let io = watch(stream, outbox.clone(), hold.clone(), head, limits.stall);
-                    let service = service_fn(move |request| {
-                        let (state, outbox, hold) = (Arc::clone(&state), outbox.clone(), hold.clone());
-                        async move {
-                            Ok::<_, std::convert::Infallible>(
-                                router::respond(state, request, from, &outbox, &hold).await,
-                            )
-                        }
-                    });
-                    let connection = builder.serve_connection(io, service).into_owned();
-                    if let Err(error) = watcher.watch(connection).await {
-                        tracing::debug!(%error, %from, "a connection ended badly");
-                    }
-                    drop((open, place));
+                    connection::serve(incoming, &builder, watcher, stopping).await;
+                    drop((counted, place));
                 });
             }
         };
         tokio::select! {
             () = accept => {}
             () = of_files.opened.close_idle() => {}
+            () = follow => {}
             () = stop => {}
         }
-        drop(listener);
+        drop((listener, told));
         let open = graceful.count();
         tracing::info!(open_connections = open, "stopping");
         if tokio::time::timeout(limits.stop, graceful.shutdown()).await.is_err() {
             tracing::warn!(limit_s = limits.stop.as_secs(), "requests in flight did not end in time");
         }
-    }
-}
-
-/// Counts a connection as long as it is open, also where its task panics.
-struct Open(Arc<state::State>);
-
-impl Open {
-    fn new(state: Arc<state::State>) -> Self {
-        state.metrics.connections.inc();
-        Self(state)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.metrics.connections.dec();
     }
 }
 
@@ -272,16 +278,4 @@ fn builder(head: Duration) -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(STREAMS)
         .max_header_list_size(u32::try_from(HEAD_SIZE).unwrap_or(u32::MAX));
     builder
-}
-
-fn watch(
-    stream: TcpStream,
-    outbox: outbox::Outbox,
-    hold: watched::Hold,
-    first: Duration,
-    stall: Duration,
-) -> TokioIo<watched::Watched> {
-    // Answers are written whole; waiting for more to send would only delay them.
-    let _only_slower_without = stream.set_nodelay(true);
-    TokioIo::new(watched::Watched::new(stream, outbox, hold, first, stall))
 }

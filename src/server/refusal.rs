@@ -150,6 +150,12 @@ pub(super) enum Refusal {
     /// Too much is asked for at once.
     #[error("too many requests of this kind are being worked on: try again in a few seconds")]
     Busy,
+    /// A client that asks more often than it may.
+    #[error("too many requests from this address: try again in {seconds} seconds")]
+    TooMany {
+        /// When to ask again.
+        seconds: u64,
+    },
     /// A range behind the end of the file.
     #[error("the file has {size} bytes, none of them in that range")]
     OutsideFile {
@@ -230,6 +236,7 @@ impl Refusal {
             Self::NotTaken { status, .. } => *status,
             Self::TooLarge { .. } | Self::UploadTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::OutsideFile { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::Upstream(Failure { kind: FailureKind::Lied | FailureKind::TooLarge, .. }) => {
@@ -267,7 +274,9 @@ impl Refusal {
             Self::OutsideFile { size } => reply.set(header::CONTENT_RANGE, &format!("bytes */{size}")),
             Self::NotAcceptable => reply.set(header::VARY, "Accept"),
             Self::NotForDevice(why) => reply.phrase = phrase(&why.phrase),
-            Self::OnItsWay { .. } | Self::Upstream(_) => reply.phrase = phrase(self.to_string().as_str()),
+            Self::OnItsWay { .. } | Self::Upstream(_) | Self::TooMany { .. } => {
+                reply.phrase = phrase(self.to_string().as_str());
+            }
             Self::Denied(denied) => {
                 if let Denied::WhoAreYou(_) = denied {
                     reply.set(header::WWW_AUTHENTICATE, CHALLENGE);
@@ -276,7 +285,7 @@ impl Refusal {
             }
             _ => {}
         }
-        if let Self::OnItsWay { seconds, .. } = &self {
+        if let Self::OnItsWay { seconds, .. } | Self::TooMany { seconds } = &self {
             reply.headers.insert(header::RETRY_AFTER, HeaderValue::from(*seconds));
         } else if reply.status == StatusCode::SERVICE_UNAVAILABLE {
             reply.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));

@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 
 use super::api;
 use super::body::Body;
+use super::clients::Origin;
 use super::id::{self, RequestId};
 use super::log::{Line, Logged};
 use super::outbox::Outbox;
@@ -33,15 +34,18 @@ pub(super) async fn respond(
     outbox: &Outbox,
     hold: &Hold,
 ) -> Response<Logged> {
-    let version = request.version();
+    // The kernel sends files where nothing lies between it and HTTP/1.
+    let by_kernel =
+        request.version() <= Version::HTTP_11 && request.extensions().get::<forwarded::Secure>().is_none();
     let head = request.method() == Method::HEAD;
     let id = RequestId::of(request.headers());
     let route = path::parse(forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state)));
     let name = route.as_ref().map_or("none", Route::name);
     let problem =
         api::is_below(forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state)));
-    let line = Line::begin(&request, name, id, from, Arc::clone(&state));
-    let reply = match AssertUnwindSafe(answer(&state, route, request, hold)).catch_unwind().await {
+    let origin = state.clients.origin(from, request.headers());
+    let line = Line::begin(&request, name, id, origin, Arc::clone(&state));
+    let reply = match AssertUnwindSafe(answer(&state, route, request, origin, hold)).catch_unwind().await {
         Ok(Ok(reply)) => reply,
         Ok(Err(refusal)) => {
             refusal.log(line.id());
@@ -57,7 +61,7 @@ pub(super) async fn respond(
         }
     };
     let Reply { status, phrase, headers, mut body } = reply;
-    if version <= Version::HTTP_11 {
+    if by_kernel {
         match &mut body {
             Body::File(file) => file.send_by(outbox.clone()),
             Body::Arriving(file) => file.send_by(outbox.clone()),
@@ -85,9 +89,17 @@ async fn answer(
     state: &Arc<State>,
     route: Result<Route, Refusal>,
     request: Request<Incoming>,
+    origin: Origin,
     hold: &Hold,
 ) -> Result<Reply, Refusal> {
     let (parts, body) = request.into_parts();
+    // Whoever asks whether the mirror lives is not counted.
+    if !matches!(route, Ok(Route::Health | Route::Ready))
+        && let Err(seconds) = state.clients.request(origin)
+    {
+        request_body::discard(body).await;
+        return Err(Refusal::TooMany { seconds });
+    }
     // RFC 9112, section 3.2: two hosts mean that someone on the way reads another request than we do.
     if parts.version == Version::HTTP_11 && parts.headers.get_all(header::HOST).iter().count() != 1 {
         return Err(Refusal::Malformed("a request has one Host field".to_owned()));
@@ -132,7 +144,10 @@ async fn answer(
             let view = state.view(&device).await?;
             device::report(state, in_force, &view.device, body).await
         }
-        Route::Home => Ok(pages::home(in_force, &format!("{}{prefix}", base(headers)))),
+        Route::Home => {
+            let base = base_url(&parts).unwrap_or_else(|_| "http://localhost".to_owned());
+            Ok(pages::home(in_force, &base))
+        }
         Route::Health => Ok(health::alive()),
         Route::Ready => health::ready(state, in_force).await,
         Route::Metrics => health::metrics(state, in_force).await,
@@ -226,12 +241,4 @@ fn list<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<Cow<'h, str>> {
         list.push_str(value);
     }
     Some(list)
-}
-
-/// How the client reached the mirror: scheme and host, as far as it and a proxy say. Only for texts that people copy.
-fn base(headers: &HeaderMap) -> String {
-    let host = list(headers, &header::HOST).unwrap_or(Cow::Borrowed("localhost"));
-    let forwarded = list(headers, &HeaderName::from_static("x-forwarded-proto"));
-    let scheme = if forwarded.as_deref() == Some("https") { "https" } else { "http" };
-    format!("{scheme}://{host}")
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::accept::Form;
 use super::api::Api;
+use super::clients::Clients;
 use super::files::KnownFile;
 use super::in_force::{InForce, PolicySource};
 use super::lru::Lru;
@@ -36,6 +37,7 @@ pub(super) struct State {
     pub(super) store: Arc<Store>,
     pub(super) policies: PolicySource,
     pub(super) rules: Rules,
+    pub(super) clients: Clients,
     pub(super) views: Views,
     /// The path at which a proxy has the mirror, where the configuration says so.
     pub(super) prefix: OnceLock<String>,
@@ -104,6 +106,7 @@ impl State {
         Self {
             policies,
             rules: Rules::default(),
+            clients: Clients::default(),
             views: Views::new(),
             prefix: OnceLock::new(),
             pages: Lru::new(PAGES_WEIGHT),

@@ -42,7 +42,8 @@ impl Drop for Holding {
 /// A TCP connection with a limit on how long nothing may move on it, in either direction.
 ///
 /// It bounds what no other limit does: a client that opens a connection and says nothing, one that stops in the middle of a
-/// body that it asked for, and one that is gone without a word. Slices of the stand-in are sent as the files of the outbox.
+/// body that it asked for, and one that is gone without a word. Slices of the stand-in are sent as the files of the outbox. Below
+/// TLS it sees what TLS makes of them, and nothing is put into the outbox.
 #[derive(Debug)]
 pub(super) struct Watched {
     stream: TcpStream,
@@ -65,6 +66,13 @@ impl Watched {
     ) -> Self {
         let (moved, limit) = (Instant::now(), first.min(stall));
         Self { stream, outbox, hold, limit, stall, moved, timer: Box::pin(tokio::time::sleep(limit)) }
+    }
+
+    /// Counts anew: the next byte may take as long as `first`. For a connection that has begun TLS.
+    pub(super) fn await_first(&mut self, first: Duration) {
+        self.limit = first.min(self.stall);
+        self.moved = Instant::now();
+        self.timer.as_mut().reset(self.moved + self.limit);
     }
 
     /// Writes the slices up to the next file, or sends from that file.

@@ -1,5 +1,6 @@
 //! What a device fetches from the mirror and runs: the set-up script under real shells, the GPU check with a real torch.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -79,6 +80,94 @@ fn set_up_names_the_profile_writes_both_files_and_takes_them_back() {
             assert_eq!(fs_err::read_to_string(&pip).unwrap(), "[global]\ntimeout = 60\n");
             assert!(!uv.exists());
         }
+    }
+}
+
+/// Runs a script with something on its standard input.
+fn told(shell: &[&str], script: &Path, root: &Path, input: &str, arguments: &[&str]) -> Output {
+    let file = root.join("input");
+    fs_err::write(&file, input).unwrap();
+    let (program, before) = shell.split_first().unwrap();
+    let mut command = Command::new(program);
+    command.args(before).arg(script).arg("--root").arg(root).args(arguments).env_clear();
+    command.env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", "/home/user");
+    command.stdin(fs_err::File::open(&file).unwrap().into_file()).output().unwrap()
+}
+
+#[test]
+fn set_up_writes_authority_and_token_where_asked_and_takes_them_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mirror = Mirror::serving(&dir.path().join("store"));
+    let script = dir.path().join("setup.sh");
+    fs_err::write(&script, get(&mirror.url(""), "/orin-jp6.2.1/setup.sh", &[]).body).unwrap();
+    let ca = data("tls/ca.pem");
+    let ca = ca.to_str().unwrap();
+    let secret = format!("jetwheel_{}", "Ab0-_".repeat(8));
+    for (number, shell) in [&["dash"][..], &["busybox", "sh"]].into_iter().enumerate() {
+        let copies = dir.path().join(number.to_string());
+        fs_err::create_dir(&copies).unwrap();
+        let root = copied("orin-jp6.2.1", &copies);
+        let home = root.join("home/user");
+        let netrc = home.join(".netrc");
+        fs_err::create_dir_all(&home).unwrap();
+        let before = "machine other.test login me password mine\n# and a comment\n";
+        for had in [Some(before), None] {
+            if let Some(had) = had {
+                fs_err::write(&netrc, had).unwrap();
+                fs_err::set_permissions(&netrc, std::fs::Permissions::from_mode(0o644)).unwrap();
+            }
+            // Twice: the second run changes nothing more.
+            for _ in 0..2 {
+                let output =
+                    told(shell, &script, &root, &format!("{secret}\nmore"), &["--ca", ca, "--token", "-"]);
+                let said =
+                    [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+                assert!(output.status.success(), "{shell:?}: {said}");
+                assert!(said.contains("export SSL_CERT_FILE=/home/user/.config/jetwheel/ca.pem"), "{said}");
+                assert!(!said.contains(&secret), "{said}");
+            }
+            let written = fs_err::read_to_string(&netrc).unwrap();
+            let line = format!("machine mirror.test login __token__ password {secret}\n");
+            assert_eq!(written, format!("{}{line}", had.unwrap_or_default()));
+            assert_eq!(fs_err::metadata(&netrc).unwrap().permissions().mode() & 0o777, 0o600);
+            let pip = fs_err::read_to_string(home.join(".config/pip/pip.conf")).unwrap();
+            assert!(pip.contains("cert = /home/user/.config/jetwheel/ca.pem\n"), "{pip}");
+            let kept = fs_err::read_to_string(home.join(".config/jetwheel/ca.pem")).unwrap();
+            assert!(kept.ends_with(&fs_err::read_to_string(data("tls/ca.pem")).unwrap()), "{kept}");
+
+            assert!(told(shell, &script, &root, "", &["--undo"]).status.success());
+            assert_eq!(fs_err::read_to_string(&netrc).ok().as_deref(), had);
+            for file in [".config/pip/pip.conf", ".config/uv/uv.toml", ".config/jetwheel/ca.pem"] {
+                assert!(!home.join(file).exists(), "{file}");
+            }
+            if had.is_some() {
+                fs_err::remove_file(&netrc).unwrap();
+            }
+        }
+        // What cannot be right changes nothing, and is not shown.
+        fs_err::write(root.join("token"), format!("{secret} $(id)\n")).unwrap();
+        let spaced = root.join("token");
+        for (input, arguments) in [
+            ("hunter2\n", &["--token", "-"][..]),
+            ("", &["--token", "-"]),
+            ("", &["--token", "/nowhere"]),
+            ("", &["--token", spaced.to_str().unwrap()]),
+            ("", &["--ca", spaced.to_str().unwrap()]),
+            ("", &["--ca", "/nowhere"]),
+        ] {
+            let output = told(shell, &script, &root, input, arguments);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+            assert!(
+                said.contains("Nothing was changed") && !said.contains("hunter2") && !said.contains(&secret),
+                "{said}"
+            );
+            assert!(!home.join(".config").join("pip/pip.conf").exists() && !netrc.exists());
+        }
+        fs_err::write(&netrc, "machine mirror.test\n  login me password mine\n").unwrap();
+        let output = told(shell, &script, &root, &secret, &["--token", "-"]);
+        assert_eq!(output.status.code(), Some(2), "another login for the same host stays");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("has another login for mirror.test"));
     }
 }
 

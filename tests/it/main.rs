@@ -5,6 +5,7 @@
     reason = "a test ends by a panic; helper functions are not seen as tests"
 )]
 
+mod limits;
 mod support;
 
 mod abi;
@@ -39,6 +40,7 @@ mod store;
 mod sync;
 mod sync_resolve;
 mod tidy;
+mod tls;
 mod upload;
 mod views;
 mod wheel;

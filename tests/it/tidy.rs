@@ -51,7 +51,7 @@ const EFFECTS: [&str; 13] = [
 ];
 
 /// Crates that stay in some modules, so that each can be replaced there.
-const HOMES: [(&str, &[&str]); 14] = [
+const HOMES: [(&str, &[&str]); 15] = [
     ("blake2", &["server"]),
     ("md5", &["server"]),
     ("minisign", &["bundle"]),
@@ -61,6 +61,7 @@ const HOMES: [(&str, &[&str]); 14] = [
     ("clap", &["cli", "main"]),
     ("tokio", &["cli", "pull", "server", "store", "sync", "upstream"]),
     ("hyper", &["server"]),
+    ("tokio_rustls", &["server"]),
     ("reqwest", &["upstream"]),
     ("sled", &["store"]),
     ("object_store", &["store"]),

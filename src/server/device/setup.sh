@@ -1,6 +1,8 @@
 #!/bin/sh
 # Points pip and uv on this device at the mirror, or takes that back.
-#   sh setup.sh [--undo] [--yes-really] [--root DIR]
+#   sh setup.sh [--ca FILE] [--token FILE] [--undo] [--yes-really] [--root DIR]
+# --ca takes over a certificate authority (PEM) that the mirror's certificate is by.
+# --token writes an access token, the first line of FILE or of standard input (-), to ~/.netrc, mode 0600.
 # --yes-really goes on although the device in the mirror's address and this machine differ.
 set -eu
 
@@ -9,20 +11,28 @@ INDEX='@INDEX@'
 HOST='@HOST@'
 MARK='# written by jetwheel setup.sh'
 
-root='' undo='' really=''
+root='' undo='' really='' ca='' token_file=''
 while [ $# -gt 0 ]; do
     case $1 in
         --undo) undo=1 ;;
         --yes-really) really=1 ;;
         --root) root=${2:?--root needs a folder}; shift ;;
-        -h | --help) sed -n '2,4p' "$0"; exit 0 ;;
-        *) echo "setup.sh: unknown argument $1 (known: --undo, --yes-really, --root DIR)" >&2; exit 2 ;;
+        --ca) ca=${2:?--ca needs a file}; shift ;;
+        --token) token_file=${2:?--token needs a file, or - for standard input}; shift ;;
+        -h | --help) sed -n '2,6p' "$0"; exit 0 ;;
+        *)
+            echo "setup.sh: unknown argument $1 (known: --ca FILE, --token FILE, --undo, --yes-really, --root DIR)" >&2
+            exit 2
+            ;;
     esac
     shift
 done
 
-pip_file=$root${PIP_CONFIG_FILE:-${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf}
-uv_file=$root${XDG_CONFIG_HOME:-$HOME/.config}/uv/uv.toml
+config=${XDG_CONFIG_HOME:-$HOME/.config}
+pip_file=$root${PIP_CONFIG_FILE:-$config/pip/pip.conf}
+uv_file=$root$config/uv/uv.toml
+ca_file=$config/jetwheel/ca.pem
+netrc=$root${NETRC:-$HOME/.netrc}
 
 # restore FILE: takes back what was written there; a file that somebody else wrote stays.
 restore() {
@@ -34,10 +44,58 @@ restore() {
     fi
 }
 
+# others: the lines of the netrc file but ours.
+others() {
+    awk -v host="$HOST" '!($1 == "machine" && $2 == host && $3 == "login" && $4 == "__token__" && $6 ~ /^jetwheel_/)' "$netrc"
+}
+
+# forget: takes our line out of the netrc file, which goes if nothing else was in it.
+forget() {
+    [ -f "$netrc" ] || return 0
+    (umask 077 && others >"$netrc.new")
+    if cmp -s "$netrc" "$netrc.new"; then
+        rm "$netrc.new"
+    elif [ -s "$netrc.new" ]; then
+        mv "$netrc.new" "$netrc"
+        echo "restored $netrc"
+    else
+        rm "$netrc.new" "$netrc"
+        echo "removed $netrc"
+    fi
+}
+
 if [ -n "$undo" ]; then
     restore "$pip_file"
     restore "$uv_file"
+    if [ -f "$root$ca_file" ]; then restore "$root$ca_file"; fi
+    forget
     exit 0
+fi
+
+# What was asked for is read before anything is changed. A message never shows what may be a token.
+fail() {
+    echo "setup.sh: $*. Nothing was changed." >&2
+    exit 2
+}
+if [ -n "$ca" ]; then
+    grep -q -e '-----BEGIN CERTIFICATE-----' "$ca" || fail "--ca $ca: no certificate in it, expected a PEM file"
+fi
+token=''
+if [ -n "$token_file" ]; then
+    if [ "$token_file" = - ]; then
+        read -r token || :
+    else
+        [ -r "$token_file" ] || fail "--token $token_file: cannot be read"
+        read -r token <"$token_file" || :
+    fi
+    case $token in
+        jetwheel_*[!A-Za-z0-9_-]*) fail "--token $token_file: its first line is no access token" ;;
+        jetwheel_*) ;;
+        *) fail "--token $token_file: its first line is no access token, which begins with jetwheel_" ;;
+    esac
+    if [ -f "$netrc" ] && others | grep -qE "^[[:space:]]*machine[[:space:]]+$(echo "$HOST" | sed 's/\./[.]/g')([[:space:]]|\$)"; then
+        fail "$netrc has another login for $HOST; please change it by hand"
+    fi
 fi
 
 # soc: the SoC named by the device tree, any entry of which may be the one.
@@ -94,6 +152,7 @@ put() {
     echo '[global]'
     echo "index-url = $INDEX"
     case $INDEX in http://*) echo "trusted-host = $HOST" ;; esac
+    if [ -n "$ca" ]; then echo "cert = $ca_file"; fi
 } | put "$pip_file"
 {
     echo "$MARK"
@@ -102,4 +161,20 @@ put() {
     echo "url = \"$INDEX\""
     echo 'default = true'
 } | put "$uv_file"
+if [ -n "$ca" ]; then
+    { echo "$MARK"; cat "$ca"; } | put "$root$ca_file"
+    echo "uv has no setting for it. Before uv runs: export SSL_CERT_FILE=$ca_file"
+fi
+if [ -n "$token" ]; then
+    mkdir -p "$(dirname "$netrc")"
+    (
+        umask 077
+        {
+            if [ -f "$netrc" ]; then others; fi
+            echo "machine $HOST login __token__ password $token"
+        } >"$netrc.new"
+    )
+    mv "$netrc.new" "$netrc"
+    echo "wrote $netrc"
+fi
 echo "Take it back with: sh setup.sh --undo"

@@ -123,12 +123,12 @@ impl Pip {
         netrc: &str,
     ) -> Fetched {
         if !self.one_platform {
-            return self.run(index_url, target.python, target.platforms, requirement, netrc);
+            return self.run(index_url, target.python, target.platforms, requirement, netrc, None);
         }
         let mut tries = target
             .platforms
             .iter()
-            .map(|platform| self.run(index_url, target.python, &[platform], requirement, netrc));
+            .map(|platform| self.run(index_url, target.python, &[platform], requirement, netrc, None));
         let mut last = tries.next().unwrap();
         for next in tries {
             if last.done {
@@ -139,6 +139,17 @@ impl Pip {
         last
     }
 
+    /// As `download`, from an index whose certificate is by an authority in that file.
+    pub(crate) fn download_trusting(
+        self,
+        index_url: &str,
+        target: Target,
+        requirement: &str,
+        ca: &Path,
+    ) -> Fetched {
+        self.run(index_url, target.python, target.platforms, requirement, "", Some(ca))
+    }
+
     fn run(
         self,
         index_url: &str,
@@ -146,6 +157,7 @@ impl Pip {
         platforms: &[&str],
         requirement: &str,
         netrc: &str,
+        ca: Option<&Path>,
     ) -> Fetched {
         let folder = tempfile::tempdir().unwrap();
         write_netrc(folder.path(), netrc);
@@ -158,6 +170,9 @@ impl Pip {
             command.args(["--platform", platform]);
         }
         command.env("PIP_RETRIES", self.retries);
+        if let Some(ca) = ca {
+            command.env("PIP_CERT", ca);
+        }
         command.arg("--dest").arg(&wheels).arg(requirement);
         finish(command, folder, |_| true)
     }
@@ -180,6 +195,15 @@ impl Uv {
         requirement: &str,
         netrc: &str,
     ) -> Fetched {
+        Self::run(index_url, target, requirement, netrc, None)
+    }
+
+    /// As `install`, from an index whose certificate is by an authority in that file.
+    pub(crate) fn install_trusting(index_url: &str, target: Target, requirement: &str, ca: &Path) -> Fetched {
+        Self::run(index_url, target, requirement, "", Some(ca))
+    }
+
+    fn run(index_url: &str, target: Target, requirement: &str, netrc: &str, ca: Option<&Path>) -> Fetched {
         let folder = tempfile::tempdir().unwrap();
         write_netrc(folder.path(), netrc);
         let mut command = clean(&client_program("uv", "uv"), folder.path());
@@ -187,6 +211,9 @@ impl Uv {
         command.args(["--python-version", target.python, "--python-platform", target.uv_platform]);
         command.args(["--default-index", index_url, "--python"]).arg(client_program("uv", "python"));
         command.arg("--target").arg(folder.path().join("wheels")).arg(requirement);
+        if let Some(ca) = ca {
+            command.env("SSL_CERT_FILE", ca);
+        }
         finish(command, folder, |name| name.ends_with(".dist-info"))
     }
 }

@@ -143,13 +143,23 @@ impl InProcess {
 
     /// Serves a store by a policy, within limits.
     pub(crate) fn with(store: Arc<Store>, policies: PolicySource, limits: Limits) -> Self {
+        Self::set_up(store, policies, limits, |server| server)
+    }
+
+    /// As `with`, by a server that was set up further.
+    pub(crate) fn set_up(
+        store: Arc<Store>,
+        policies: PolicySource,
+        limits: Limits,
+        further: impl FnOnce(Server) -> Server + Send + 'static,
+    ) -> Self {
         let (tell, told) = std::sync::mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let any = "127.0.0.1:0".parse().unwrap();
-                let server = Server::bind(any, store, policies, limits).await.unwrap();
+                let server = further(Server::bind(any, store, policies, limits).await.unwrap());
                 tell.send(server.address().unwrap()).unwrap();
                 server.run(async { drop(stopped.await) }).await;
             });

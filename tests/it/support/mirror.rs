@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,8 @@ const LISTENING: &str = "listening on ";
 pub(crate) struct Mirror {
     server: Child,
     url: String,
-    log: Option<JoinHandle<String>>,
+    log: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Mirror {
@@ -41,16 +43,15 @@ impl Mirror {
         let (tell, lines) = mpsc::channel();
         let stderr = BufReader::new(server.stderr.take().unwrap());
         // Reads on after the address is known, or the server would block on a full pipe.
-        let log = thread::spawn(move || {
-            let mut text = String::new();
+        let log = Arc::new(Mutex::new(String::new()));
+        let text = Arc::clone(&log);
+        let reader = thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
-                text.push_str(&line);
-                text.push('\n');
+                text.lock().unwrap().extend([&line, "\n"]);
                 let _nobody_waits_any_more = tell.send(line);
             }
-            text
         });
-        let mut mirror = Self { server, url: String::new(), log: Some(log) };
+        let mut mirror = Self { server, url: String::new(), log, reader: Some(reader) };
         match address(&lines) {
             Some(url) => mirror.url = url,
             None => panic!("the mirror did not say where it listens:\n{}", mirror.end()),
@@ -73,14 +74,26 @@ impl Mirror {
         let stopped = Command::new("kill").arg(self.server.id().to_string()).status();
         assert!(stopped.unwrap().success());
         assert!(self.server.wait().unwrap().success());
-        self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
+        self.all_logged()
     }
 
     /// Kills the server as `kill -9` does; gives what it had logged.
     pub(crate) fn end(&mut self) -> String {
         let _already_gone = self.server.kill();
         let _status = self.server.wait();
-        self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
+        self.all_logged()
+    }
+
+    fn all_logged(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        self.logged()
+    }
+
+    /// What the server has logged so far.
+    pub(crate) fn logged(&self) -> String {
+        self.log.lock().unwrap().clone()
     }
 }
 
@@ -90,7 +103,7 @@ impl Drop for Mirror {
     }
 }
 
-/// `http://ADDR:PORT` of the line that names it; nothing where the server ended or said nothing in time.
+/// Scheme, address and port of the line that names it; nothing where the server ended or said nothing in time.
 fn address(lines: &Receiver<String>) -> Option<String> {
     let deadline = Instant::now() + START_LIMIT;
     loop {
