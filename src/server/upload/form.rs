@@ -34,6 +34,9 @@ const CONTENT: &str = "content";
 /// The longest of those fields, in bytes; the longest real one is a digest.
 const LONGEST_FIELD: usize = 4096;
 
+/// The longest name of the file, in bytes: what file systems take.
+const LONGEST_NAME: usize = 255;
+
 /// The most fields of a form; one with all of METADATA has some hundreds.
 const MOST_FIELDS: usize = 20_000;
 
@@ -105,6 +108,8 @@ async fn content(
         Some(refused("the form has two files"))
     } else if name.is_empty() {
         Some(refused("the file has no name"))
+    } else if name.len() > LONGEST_NAME {
+        Some(refused(&format!("the name of the file is longer than {LONGEST_NAME} bytes: {}", cut(&name))))
     } else if form.fields.get("filetype").is_some_and(|kind| kind == "sdist") || is_source(&name) {
         Some(refused(&format!(
             "{} is a source distribution: this mirror takes wheels alone, for it builds nothing",
