@@ -49,9 +49,12 @@ impl Console {
         writeln!(self.out)
     }
 
-    /// Writes a line of progress or a message.
+    /// Writes a line of progress or a message, in one piece: whoever reads it of a process that is killed has the whole line or
+    /// nothing of it.
     pub fn say(&mut self, text: impl fmt::Display) -> io::Result<()> {
-        writeln!(self.err, "{}", harmless(&text.to_string()))
+        let mut line = harmless(&text.to_string()).into_owned();
+        line.push('\n');
+        self.err.write_all(line.as_bytes())
     }
 
     /// Writes a piece of a message, as it is.

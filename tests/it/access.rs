@@ -96,7 +96,7 @@ fn a_token_is_shown_once_and_a_running_server_takes_it_up_and_lets_it_go_at_once
     assert_eq!(site.run(&["token", "create", "x", "--scope", "everything"]).status.code(), Some(2));
     assert_eq!(site.run(&["token", "create", "a b", "--scope", "read"]).status.code(), Some(2));
 
-    let log = mirror.end();
+    let log = mirror.stop();
     let mut kept = vec![log];
     for file in ["tokens.json", "audit.jsonl"] {
         kept.push(fs_err::read_to_string(site.data().join(file)).unwrap());

@@ -213,7 +213,7 @@ fn garbage_neither_stops_the_server_nor_makes_it_fail() {
         assert!(!text.starts_with("HTTP/1.1 5"), "round {round}: {request:?}: {text}");
     }
     assert_eq!(get(&base, &format!("/{ORIN}/simple/demo/"), &[]).status, 200);
-    let log = mirror.end();
+    let log = mirror.stop();
     assert!(!log.contains("panic"), "{log}");
 }
 

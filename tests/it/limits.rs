@@ -135,7 +135,7 @@ fn a_client_has_so_many_connections_and_no_more() {
         assert!(Instant::now() < end, "a connection that ended does not count any more");
     }
     assert_eq!(
-        mirror.end().matches("a connection was turned away").count(),
+        mirror.stop().matches("a connection was turned away").count(),
         1,
         "the log is told now and then"
     );

@@ -432,7 +432,7 @@ fn pip_and_uv_come_again_for_a_wheel_that_takes_long() {
             });
         }
     });
-    let log = mirror.end();
+    let log = mirror.stop();
     assert!(log.matches("status=503").count() >= 2 * projects.len(), "{log}");
     assert_eq!(scene.upstream.fetched().len(), projects.len());
 }

@@ -356,7 +356,7 @@ fn a_renewed_certificate_is_taken_up_and_a_broken_one_is_not() {
     assert!(first_line("Connection: close\r\n").starts_with("HTTP/1.1 200"), "the connection went on");
     drop(ask);
     held.wait().unwrap();
-    let log = mirror.end();
+    let log = mirror.stop();
     assert_eq!(log.matches("the new certificate cannot be used").count(), 1, "once: {log}");
 }
 
