@@ -39,7 +39,8 @@ install -m 755 "$binary" "$build/bin/jetwheel"
 "$native" completions fish >"$build/completions/jetwheel.fish"
 "$native" man --output "$build/man"
 cp README.md CHANGELOG.md packaging/jetwheel.toml "$build/"
-cp docs/*.md "$build/docs/"
+cp docs/*.md SECURITY.md "$build/docs/"
+mv "$build/docs/README.md" "$build/docs/BOOK.md" # beside the README of the whole
 cp policies/README.md "$build/docs/policies.md"
 cp -r packaging/grafana packaging/prometheus "$build/docs/"
 cat >"$build/debian/changelog" <<END

@@ -17,7 +17,7 @@ pub use json::{parse_json, parse_list_json, render_json, render_list_json};
 const API_VERSION: &str = "1.4";
 
 /// Most files that are taken from one page; the largest public projects have some 30,000.
-const MOST_FILES: usize = 200_000;
+const MOST_FILES: usize = 50_000;
 
 /// Most projects that are taken from one list; the largest public index has under a million.
 const MOST_PROJECTS: usize = 2_000_000;

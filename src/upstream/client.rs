@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::future::Future;
 use std::hash::BuildHasher as _;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName};
-use url::Url;
+use url::{Host, Url};
 
 use super::credentials::Credentials;
 use super::error::{Error, shown, without_credentials};
@@ -306,6 +307,25 @@ fn check_scheme(url: &Url) -> Result<(), Error> {
     }
 }
 
+/// Whether an upstream elsewhere points at this machine, or at what only its own network segment reaches, such as a cloud's
+/// metadata service: by address, or as `localhost`. An upstream that is on this machine itself may.
+pub(super) fn turns_inward(from: &Url, to: &Url) -> bool {
+    is_inward(to) && !is_inward(from)
+}
+
+fn is_inward(url: &Url) -> bool {
+    let v4 = |ip: Ipv4Addr| ip.is_loopback() || ip.is_link_local() || ip.is_unspecified();
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => v4(ip),
+        Some(Host::Ipv6(ip)) => {
+            let mapped = ip.to_ipv4_mapped().is_some_and(v4);
+            mapped || ip.is_loopback() || ip.is_unspecified() || ip.is_unicast_link_local()
+        }
+        None => false,
+    }
+}
+
 fn redirect_target(from: &Url, headers: &HeaderMap) -> Result<Url, Error> {
     let location = headers.get(header::LOCATION).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
     let refused = |to: String, why| Error::Redirect { url: shown(from), to, why };
@@ -314,6 +334,9 @@ fn redirect_target(from: &Url, headers: &HeaderMap) -> Result<Url, Error> {
         return Err(refused("a place that cannot be read".to_owned(), "it is no URL"));
     };
     let to = without_credentials(&to);
+    if turns_inward(from, &to) {
+        return Err(refused(shown(&to), "it leads to the mirror's own machine"));
+    }
     match (from.scheme(), to.scheme()) {
         (_, "https") | ("http", "http") => Ok(to),
         ("https", "http") => Err(refused(shown(&to), "it leads from https to http")),
@@ -358,6 +381,28 @@ mod tests {
             @"https://a.test/?…: a redirect to http://a.test/z is not followed: it leads from https to http"
         );
         assert!(lead("http://a.test/", "file:///etc/passwd").is_err());
+    }
+
+    #[test]
+    fn an_upstream_elsewhere_does_not_lead_to_this_machine() {
+        let inward = |from: &str, to: &str| turns_inward(&from.parse().unwrap(), &to.parse().unwrap());
+        for to in [
+            "http://127.0.0.1:9000/x",
+            "http://127.1/x",
+            "http://2130706433/x",
+            "http://localhost:22/",
+            "http://mirror.localhost/",
+            "http://0.0.0.0/",
+            "http://169.254.169.254/latest/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[fe80::1]/",
+        ] {
+            assert!(inward("https://a.test/simple/", to), "{to}");
+            assert!(!inward("http://127.0.0.1:3141/root/", to), "{to}");
+        }
+        assert!(!inward("https://a.test/", "https://b.test/x"));
+        assert!(!inward("https://a.test/", "http://10.0.0.5/x"), "a site's own network is no secret to it");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 use url::Url;
 
-use super::client::{Client, Purpose};
+use super::client::{Client, Purpose, turns_inward};
 use super::error::{Error, shown, without_credentials};
 use super::index::{Kind, Upstream};
 use crate::digest::Sha256;
@@ -382,7 +382,8 @@ fn parse(page: &CachedPage) -> Result<Listing, Error> {
         .into_iter()
         .filter_map(|file| {
             let url = base.join(&file.url).ok()?;
-            matches!(url.scheme(), "http" | "https").then(|| Link { url: without_credentials(&url), file })
+            let usable = matches!(url.scheme(), "http" | "https") && !turns_inward(from, &url);
+            usable.then(|| Link { url: without_credentials(&url), file })
         })
         .collect();
     let unusable = total.saturating_sub(files.len() as u64);
