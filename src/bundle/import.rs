@@ -229,9 +229,10 @@ fn inspect(wheel: &Packed, place: usize, folder: &Path) -> Result<bool, Error> {
         return Err(damaged(damage.text.clone()));
     }
     let (facts, member) = beside(folder, wheel, place);
-    let text = serde_json::to_vec(&inspection.facts).map_err(|error| Error::io(&facts)(error.into()))?;
-    fs::write(&facts, text).map_err(Error::io(&facts))?;
-    fs::write(&member, &inspection.metadata).map_err(Error::io(&member))?;
+    let item = Path::new(&wheel.file);
+    let text = serde_json::to_vec(&inspection.facts).map_err(|error| Error::io(item)(error.into()))?;
+    fs::write(&facts, text).map_err(Error::io(item))?;
+    fs::write(&member, &inspection.metadata).map_err(Error::io(item))?;
     Ok(inspection.facts.agree_with(&wheel.facts))
 }
 
@@ -245,19 +246,20 @@ fn beside(folder: &Path, wheel: &Packed, place: usize) -> (PathBuf, PathBuf) {
 fn take(store: &Store, wheel: &Packed, place: usize, folder: &Path) -> Result<(), Error> {
     let path = staged(folder, &wheel.sha256);
     let (facts, member) = beside(folder, wheel, place);
-    let text = fs::read(&facts).map_err(Error::io(&facts))?;
-    let read: Facts = serde_json::from_slice(&text).map_err(|error| Error::io(&facts)(error.into()))?;
-    let metadata = fs::read(&member).map_err(Error::io(&member))?;
+    let item = Path::new(&wheel.file);
+    let text = fs::read(&facts).map_err(Error::io(item))?;
+    let read: Facts = serde_json::from_slice(&text).map_err(|error| Error::io(item)(error.into()))?;
+    let metadata = fs::read(&member).map_err(Error::io(item))?;
     let mut spooled = store.spool()?;
     let place = spooled.path().to_owned();
     if path.exists() {
-        fs::rename(&path, &place).map_err(Error::io(&path))?;
-        let moved = fs::OpenOptions::new().read(true).write(true).open(&place).map_err(Error::io(&place))?;
+        fs::rename(&path, &place).map_err(Error::io(item))?;
+        let moved = fs::OpenOptions::new().read(true).write(true).open(&place).map_err(Error::io(item))?;
         *spooled.as_file_mut() = moved.into_file();
     } else {
         // One digest under a second name: its bytes are in the store since the first.
         let mut source = store.open_blob(&wheel.sha256)?;
-        io::copy(&mut source, &mut spooled).map_err(Error::io(&place))?;
+        io::copy(&mut source, &mut spooled).map_err(Error::io(item))?;
     }
     store.put(spooled, &read, &metadata, &wheel.provenance)?;
     Ok(())
