@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::snapshot::{files, json, wheel};
+use crate::snapshot::{json, names_on, wheel};
 use crate::support::clients::{JETPACK_6, Pip};
 use crate::support::http::get;
 use crate::support::mirror::Mirror;
@@ -30,10 +30,17 @@ fn wait_for(mirrors: &[Mirror], expected: &[&str], limit: Duration) {
     let began = Instant::now();
     let page = format!("/{ORIN}/simple/demo/");
     for mirror in mirrors {
-        while get(&mirror.url(""), &page, JSON).status == 503
-            || files(&mirror.url(""), ORIN, "demo") != expected
-        {
-            assert!(began.elapsed() < limit, "{:?}", get(&mirror.url(""), &page, JSON));
+        loop {
+            let answer = get(&mirror.url(""), &page, JSON);
+            let seen = match answer.status {
+                404 => Vec::new(),
+                503 => vec!["unknown".to_owned()],
+                _ => names_on(&answer),
+            };
+            if seen == expected {
+                break;
+            }
+            assert!(began.elapsed() < limit, "{answer:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

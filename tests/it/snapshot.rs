@@ -8,7 +8,7 @@ use jetwheel::policy::Policy;
 use jetwheel::store::{DeviceReport, NewSnapshot, Store};
 
 use crate::store::read_blob;
-use crate::support::http::{self, get};
+use crate::support::http::{self, Answer, get};
 use crate::support::mirror::Mirror;
 use crate::support::site::Site;
 use crate::support::{jetwheel, make_wheels};
@@ -55,6 +55,11 @@ pub(crate) fn files(base: &str, device: &str, project: &str) -> Vec<String> {
     if answer.status == 404 {
         return Vec::new();
     }
+    names_on(&answer)
+}
+
+/// The file names on a page.
+pub(crate) fn names_on(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 200, "{answer:?}");
     let page = answer.json();
     let names = page["files"].as_array().unwrap().iter();
