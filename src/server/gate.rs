@@ -57,40 +57,33 @@ impl State {
             | Route::Check { device } => (Scope::Read, Some(device)),
             Route::Reports { device } => (Scope::Report, Some(device)),
         };
-        let device = device.map(String::as_str);
-        self.admit_to(caller, scope, device, in_force)?;
-        if !matches!(route, Route::People(_))
-            && let Some(known) = device.and_then(|device| in_force.policy.device(without_snapshot(device)))
-        {
-            self.used.note(&known.id);
+        let known = self.admit_to(caller, scope, device.map(String::as_str), in_force)?;
+        if let (Some(known), false) = (known, matches!(route, Route::People(_))) {
+            self.used.note(known);
         }
         Ok(())
     }
 
-    /// Whether the caller may have what is of a device, or what is of none.
-    pub(super) fn admit_to(
+    /// Whether the caller may have what is of a device, or what is of none; yields the id that the policy calls the device.
+    pub(super) fn admit_to<'p>(
         &self,
         caller: &Caller,
         scope: Scope,
         device: Option<&str>,
-        in_force: &InForce,
-    ) -> Result<(), Refusal> {
+        in_force: &'p InForce,
+    ) -> Result<Option<&'p str>, Refusal> {
         // As the URL has it, without a snapshot, and as the policy calls the same device: a rule may name either.
-        let asked = device.map(without_snapshot);
+        let asked = device.map(|device| device.split_once('@').map_or(device, |(device, _)| device));
         let known = asked.and_then(|asked| in_force.policy.device(asked)).map(|device| device.id.as_str());
         let names: Vec<&str> = asked.into_iter().chain(known).collect();
         if self.rules.reading(&names) != Reading::Open {
             caller.check(scope, &names)?;
         }
-        Ok(())
+        Ok(known)
     }
 
     /// Whether the caller may read what is there for a device, by the id that the policy calls it.
     pub(super) fn may_read(&self, caller: &Caller, device: &str) -> bool {
         self.rules.reading(&[device]) == Reading::Open || caller.check(Scope::Read, &[device]).is_ok()
     }
-}
-
-fn without_snapshot(device: &str) -> &str {
-    device.split_once('@').map_or(device, |(device, _)| device)
 }

@@ -39,27 +39,22 @@ pub(super) async fn respond(
         request.version() <= Version::HTTP_11 && request.extensions().get::<forwarded::Secure>().is_none();
     let head = request.method() == Method::HEAD;
     let id = RequestId::of(request.headers());
-    let route = path::parse(forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state)));
+    let path = forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state));
+    let (route, problem) = (path::parse(path), api::is_below(path));
     let name = route.as_ref().map_or("none", Route::name);
-    let problem =
-        api::is_below(forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state)));
     let origin = state.clients.origin(from, request.headers());
     let line = Line::begin(&request, name, id, origin, Arc::clone(&state));
     let reply = match AssertUnwindSafe(answer(&state, route, request, origin, hold)).catch_unwind().await {
-        Ok(Ok(reply)) => reply,
-        Ok(Err(refusal)) => {
-            refusal.log(line.id());
-            if let Refusal::NotForDevice(why) = &refusal {
-                state.metrics.refused(why.code.clone());
-            }
-            if problem { api::problem(refusal, line.id()) } else { refusal.into_reply() }
-        }
-        Err(_) => {
-            let refusal = Refusal::Defect(format!("panic at {line:?}"));
-            refusal.log(line.id());
-            if problem { api::problem(refusal, line.id()) } else { refusal.into_reply() }
-        }
+        Ok(answered) => answered,
+        Err(_) => Err(Refusal::Defect(format!("panic at {line:?}"))),
     };
+    let reply = reply.unwrap_or_else(|refusal| {
+        refusal.log(line.id());
+        if let Refusal::NotForDevice(why) = &refusal {
+            state.metrics.refused(why.code.clone());
+        }
+        if problem { api::problem(refusal, line.id()) } else { refusal.into_reply() }
+    });
     let Reply { status, phrase, headers, mut body } = reply;
     if by_kernel {
         match &mut body {

@@ -191,7 +191,7 @@ fn may(
     match path.needs(method) {
         // So that a program learns how to ask.
         Scope::Read if *path == Path::Document => Ok(()),
-        Scope::Read => state.admit_to(caller, Scope::Read, None, in_force),
+        Scope::Read => state.admit_to(caller, Scope::Read, None, in_force).map(drop),
         scope => {
             if !matches!(*method, Method::GET | Method::HEAD) {
                 of_this_site(&parts.headers)?;
