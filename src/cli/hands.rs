@@ -25,6 +25,12 @@ impl Commands {
         Self(Mutex::new(context.twin(nowhere, context.who.clone())))
     }
 
+    /// A snapshot by the policy as it is now.
+    pub(super) fn snapshot(&self, reason: &str) -> Result<NewSnapshot, String> {
+        let nowhere = Console::new(Box::new(io::sink()), Box::new(io::sink()), false, COLUMNS);
+        snapshot::new(reason, &self.context(nowhere, "")).map_err(|error| format!("{error:#}"))
+    }
+
     fn context(&self, console: Console, who: &str) -> Context {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).twin(console, who.to_owned())
     }
@@ -32,9 +38,7 @@ impl Commands {
 
 impl Hands for Commands {
     fn new_snapshot(&self, reason: &str, name: Option<String>) -> Result<NewSnapshot, String> {
-        let nowhere = Console::new(Box::new(io::sink()), Box::new(io::sink()), false, COLUMNS);
-        let new = snapshot::new(reason, &self.context(nowhere, ""));
-        new.map(|new| NewSnapshot { name, always: true, ..new }).map_err(|error| format!("{error:#}"))
+        Ok(NewSnapshot { name, always: true, ..self.snapshot(reason)? })
     }
 
     fn sync(&self, order: SyncOrder, who: &str, say: Say) -> SyncEnd {

@@ -252,12 +252,7 @@ impl Context {
         let named = cli.data.as_ref().or(config.data.as_ref());
         let data = cwd.join(named.map_or(Path::new(DEFAULT_DATA), PathBuf::as_path));
         let own = cli.policies.clone().or_else(|| config.policies.clone()).map(|dir| cwd.join(dir));
-        let of_bundles = Some(data.join(BUNDLE_POLICIES)).filter(|dir| dir.is_dir());
-        let (policies, policies_from) = match (own, of_bundles) {
-            (Some(own), _) => (Some(own), PoliciesFrom::Site),
-            (None, Some(dir)) => (Some(dir), PoliciesFrom::Bundles),
-            (None, None) => (None, PoliciesFrom::Nowhere),
-        };
+        let (policies, policies_from) = policies_now(own, &data);
         let named = config::show::Named {
             file,
             file_by: config::show::Named::by(cli.config.as_ref(), "--config", "JETWHEEL_CONFIG"),
@@ -295,15 +290,8 @@ impl Context {
 
     /// The same for another command on the same store, which writes elsewhere and is given by somebody else.
     fn twin(&self, console: Console, who: String) -> Self {
-        let of_bundles = || Some(self.bundle_policies()).filter(|dir| dir.is_dir());
-        let (policies, policies_from) = match self.policies_from {
-            PoliciesFrom::Site => (self.policies.clone(), PoliciesFrom::Site),
-            // That of bundles may come, and go, while a server runs.
-            PoliciesFrom::Bundles | PoliciesFrom::Nowhere => match of_bundles() {
-                Some(dir) => (Some(dir), PoliciesFrom::Bundles),
-                None => (None, PoliciesFrom::Nowhere),
-            },
-        };
+        let own = self.policies.clone().filter(|_| self.policies_from == PoliciesFrom::Site);
+        let (policies, policies_from) = policies_now(own, &self.data);
         Self {
             cwd: self.cwd.clone(),
             data: self.data.clone(),
@@ -357,6 +345,18 @@ impl Context {
     /// A path of the command line, made absolute.
     pub fn path(&self, path: &Path) -> PathBuf {
         self.cwd.join(path)
+    }
+}
+
+/// Which policy folder counts, beside the site's own: that of bundles may come, and go, while a server runs.
+fn policies_now(own: Option<PathBuf>, data: &Path) -> (Option<PathBuf>, PoliciesFrom) {
+    let of_bundles = || Some(data.join(BUNDLE_POLICIES)).filter(|dir| dir.is_dir());
+    match own {
+        Some(own) => (Some(own), PoliciesFrom::Site),
+        None => match of_bundles() {
+            Some(dir) => (Some(dir), PoliciesFrom::Bundles),
+            None => (None, PoliciesFrom::Nowhere),
+        },
     }
 }
 

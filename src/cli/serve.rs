@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::hands::Commands;
 use super::pull::Asked;
 use super::{Answer, Context, Named, Usage, forward, load_policy, log, pull, snapshot};
 use crate::server::forwarded::is_mount;
@@ -104,8 +105,10 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
         let server = server.with_rules(context.config.access.rules());
-        let server = server.with_after_change(after_change(&store_for_commands, context));
-        let server = server.with_hands(Arc::new(super::hands::Commands::new(context)));
+        let commands = Arc::new(Commands::new(context));
+        let server =
+            server.with_after_change(after_change(Arc::clone(&store_for_commands), Arc::clone(&commands)));
+        let server = server.with_hands(commands);
         let server = match &context.config.channel {
             Some(channel) => server.with_channel(channel.clone()),
             None => server,
@@ -172,14 +175,9 @@ fn tls(arguments: &Arguments, context: &Context) -> anyhow::Result<Option<Tls>> 
 }
 
 /// Makes a snapshot after an upload, as the commands do after a change.
-fn after_change(store: &Arc<Store>, context: &Context) -> AfterChange {
-    let store = Arc::clone(store);
-    let (site, of_bundles) = (context.site_policies().map(|(dir, _)| dir), context.bundle_policies());
+fn after_change(store: Arc<Store>, commands: Arc<Commands>) -> AfterChange {
     Box::new(move |reason| {
-        // That of bundles may come while the server runs.
-        let policies = site.clone().or_else(|| Some(of_bundles.clone()).filter(|dir| dir.is_dir()));
-        let new = snapshot::new_by(reason, policies.as_deref()).map_err(|error| format!("{error:#}"))?;
-        snapshot::freeze(&store, &new).map_err(|error| error.to_string())
+        snapshot::freeze(&store, &commands.snapshot(reason)?).map_err(|error| error.to_string())
     })
 }
 

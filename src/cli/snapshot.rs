@@ -1,13 +1,10 @@
 //! `jetwheel snapshot`.
 
-use std::path::Path;
-
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
 use super::remote::{Problem, segment, wrong};
 use super::{Answer, Context, Format};
-use crate::policy::Policy;
 use crate::server::api::snapshots::{self, ChangedVerdict, Diff, List, Listed, Moved};
 use crate::server::api::{Wrong, evidence};
 use crate::server::view::{LIVE, Scope};
@@ -150,27 +147,14 @@ pub(super) fn freeze(store: &Store, new: &NewSnapshot) -> Result<Option<Snapshot
 
 /// A snapshot by the site's policy.
 pub(super) fn new(reason: &str, context: &Context) -> anyhow::Result<NewSnapshot> {
-    new_by(reason, context.policies())
-}
-
-/// A snapshot by the policy of a folder.
-pub(super) fn new_by(reason: &str, policies: Option<&Path>) -> anyhow::Result<NewSnapshot> {
-    let without_gone = match policies {
-        Some(dir) => super::load_policy(dir)?.hides_gone(),
-        None => Policy::builtin().hides_gone(),
-    };
-    let policy = policy_files_of(policies)?;
+    let without_gone = context.policy()?.hides_gone();
+    let policy = policy_files(context)?;
     Ok(NewSnapshot { reason: reason.to_owned(), policy, without_gone, ..NewSnapshot::default() })
 }
 
 /// The files of the site's policy.
 pub(super) fn policy_files(context: &Context) -> anyhow::Result<Vec<PolicyFile>> {
-    policy_files_of(context.policies())
-}
-
-/// The files of a policy folder.
-pub(super) fn policy_files_of(policies: Option<&Path>) -> anyhow::Result<Vec<PolicyFile>> {
-    let files = match policies {
+    let files = match context.policies() {
         Some(dir) => super::read_policy(dir)?,
         None => Vec::new(),
     };
