@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use http::Method;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -13,6 +13,7 @@ use url::Url;
 
 use super::{Command, Context, Usage, sync};
 use crate::server::api::Wrong;
+use crate::server::path::ESCAPED;
 use crate::upstream::Client;
 
 /// The variable that may hold the token.
@@ -23,9 +24,6 @@ const LONGEST_TOKEN: u64 = 4096;
 
 /// The largest answer that is read, in bytes: a snapshot of a million files has some 250 MB.
 const LARGEST_ANSWER: u64 = 1 << 30;
-
-/// What stays as it is in a segment of a path.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A mirror elsewhere.
 pub(super) struct Remote {
@@ -79,7 +77,7 @@ pub(super) fn wrong(wrong: Wrong) -> anyhow::Error {
 pub(super) fn segment(text: &str) -> String {
     // A dot segment would lead elsewhere, however it is written; nothing has a name with a question mark.
     let text = if matches!(text, "." | "..") { "?" } else { text };
-    utf8_percent_encode(text, PLAIN).to_string()
+    utf8_percent_encode(text, ESCAPED).to_string()
 }
 
 /// The verbs that a mirror elsewhere can carry out.

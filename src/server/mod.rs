@@ -41,7 +41,7 @@ mod metrics;
 mod opened;
 mod outbox;
 mod pages;
-mod path;
+pub(crate) mod path;
 mod process;
 pub mod pull;
 mod pulled;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str};
 
 use super::api;
 use super::pages::Place;
@@ -12,6 +12,9 @@ use crate::wheel::ProjectName;
 
 /// The longest path that is looked at, in bytes. The longest real one, a vendor's torch with its digest, has some 250.
 const LONGEST: usize = 2048;
+
+/// What is escaped in a segment of a path: all but the unreserved characters of RFC 3986, section 2.3.
+pub(crate) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// What a path asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use flate2::bufread::GzDecoder;
 use flate2::{Compression, GzBuilder};
 use http::{StatusCode, header};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 
 use super::accept::Form;
 use super::in_force::InForce;
+use super::path::ESCAPED;
 use super::pull::{Offer, Offers, Outdated};
 use super::pulled;
 use super::range;
@@ -35,9 +36,6 @@ const VARY: &str = "Accept, Accept-Encoding";
 
 /// Pages below this size in bytes are not compressed: they fit one packet as they are.
 const WORTH_COMPRESSING: usize = 1200;
-
-/// What of a URL's last segment is written as it is: RFC 3986's unreserved characters.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// What of a request's headers a page goes by.
 #[derive(Debug)]
@@ -313,7 +311,7 @@ fn link_of_offer(offer: &Offer) -> FileLink {
     let text = &offer.name.text;
     let time = offer.file.upload_time.as_deref().and_then(|time| time.parse().ok());
     FileLink {
-        url: format!("../../files/{}/{}", offer.sha256, utf8_percent_encode(text, SEGMENT)),
+        url: format!("../../files/{}/{}", offer.sha256, utf8_percent_encode(text, ESCAPED)),
         filename: text.clone(),
         hashes: BTreeMap::from([("sha256".to_owned(), offer.sha256.to_string())]),
         requires_python: offer.file.requires_python.clone().filter(|text| !text.trim().is_empty()),
@@ -331,7 +329,7 @@ fn link_of_offer(offer: &Offer) -> FileLink {
 fn link(file: Listed) -> FileLink {
     let upload_time = upload_time(&file.provenance);
     FileLink {
-        url: format!("../../files/{}/{}", file.sha256, utf8_percent_encode(&file.file, SEGMENT)),
+        url: format!("../../files/{}/{}", file.sha256, utf8_percent_encode(&file.file, ESCAPED)),
         filename: file.file,
         hashes: BTreeMap::from([("sha256".to_owned(), file.sha256.to_string())]),
         requires_python: file.requires_python.filter(|text| !text.trim().is_empty()),

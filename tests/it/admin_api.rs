@@ -46,6 +46,14 @@ impl Site {
         Self { folder, mirror, admin: made.trim().to_owned() }
     }
 
+    /// An upstream with one wheel, of the project `far`.
+    fn upstream(&self) -> Upstream {
+        let far = self.path("far");
+        fs_err::create_dir_all(&far).unwrap();
+        make_wheels(&json!([{"filename": "far-1.0-py3-none-any.whl"}]), &far);
+        Upstream::serving(&far)
+    }
+
     fn with_policies() -> Self {
         Self::new("policies = \"policies\"\n[network]\nretries = 0\nconnect_timeout_s = 2\n")
     }
@@ -330,10 +338,7 @@ fn a_token_is_shown_once_and_taken_away() {
 #[test]
 fn a_sync_is_a_job_that_tells_how_far_it_is() {
     let site = Site::with_policies();
-    let far = site.path("far");
-    fs_err::create_dir_all(&far).unwrap();
-    make_wheels(&json!([{"filename": "far-1.0-py3-none-any.whl"}]), &far);
-    let upstream = Upstream::serving(&far);
+    let upstream = site.upstream();
     let url = upstream.url("/simple/");
     let order = json!({"devices": [ORIN], "requirements": ["far"], "upstreams": [url]});
     let job = site.admin("POST", "sync", Some(order), 202);
@@ -414,10 +419,7 @@ fn commands_say_the_same_here_and_over_the_api() {
 #[test]
 fn a_sync_over_the_api_answers_as_one_here() {
     let site = Site::with_policies();
-    let far = site.path("far");
-    fs_err::create_dir_all(&far).unwrap();
-    make_wheels(&json!([{"filename": "far-1.0-py3-none-any.whl"}]), &far);
-    let upstream = Upstream::serving(&far);
+    let upstream = site.upstream();
     let url = upstream.url("/simple/");
     fs_err::write(site.path("wanted.txt"), "far>=1 # as a file\n").unwrap();
     let wanted = site.path("wanted.txt");

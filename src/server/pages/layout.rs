@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 
-/// What is escaped in a segment of a URL.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'@');
+use crate::server::path::ESCAPED;
+
+/// What is escaped in a segment of a URL. `@` parts a device from its snapshot, and is easier read as it is.
+const SEGMENT: &AsciiSet = &ESCAPED.remove(b'@');
 
 /// Whether a page goes on changing while it is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
