@@ -9,7 +9,9 @@ take. One run prints the ratios; every measure starts with the wheels in the pag
 - --sync: `sync` of what cp wrote counts too, since both commands write durably
 Both are signed, and so read the bundle twice. All files are removed at the end.
 """
-import argparse, os, pathlib, shutil, statistics, subprocess, sys, tempfile, threading, time
+import argparse, os, pathlib, shutil, subprocess, sys, tempfile
+
+from cost import median, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CARGO = os.environ.get("CARGO", "cargo")
@@ -27,33 +29,6 @@ def fetch(folder):
         command += ["--platform", platform]
     subprocess.run(command, check=True)
     return sorted(folder.glob("*.whl"))
-
-
-def run(*command):
-    """Runs a command; wall seconds, CPU seconds and peak RSS in MiB, which is sampled: wait4's counts what was before exec."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                               env={**os.environ, "RUST_LOG": "error"})
-    peak, done = [0.0], threading.Event()
-
-    def sample():
-        while not done.wait(0.005):
-            try:
-                lines = pathlib.Path("/proc/%d/status" % process.pid).read_text().splitlines()
-            except OSError:
-                return
-            peak[0] = max([peak[0]] + [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")])
-    sampler = threading.Thread(target=sample)
-    sampler.start()
-    errors = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - begin
-    done.set()
-    sampler.join()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit("%s: exit code %d: %s" % (command[0], process.returncode, errors.decode(errors="replace")[-800:]))
-    return wall, usage.ru_utime + usage.ru_stime, peak[0]
 
 
 def main():
@@ -74,22 +49,22 @@ def main():
         wheels = [pathlib.Path(shutil.copy(wheel, folder / wheel.name)) if wheel.parent != folder else wheel for wheel in given]
         size = sum(wheel.stat().st_size for wheel in wheels)
         key, site = folder / "key", [jetwheel, "--data", folder / "a"]
-        run(*site, "export", "--make-key", key)
-        run(*site, "add", *wheels)
+        run([*site, "export", "--make-key", key])
+        run([*site, "add", *wheels])
         costs = {"cp": [], "sha256sum": [], "export": [], "import": []}
         for number in range(options.rounds):
             copy, bundle, other = folder / "copy", folder / "bundle.jwb", folder / "b"
             copy.mkdir()
             subprocess.run(["sync"], check=True)
             after = ["sync", "-f", str(copy)] if options.sync else ["true"]
-            costs["cp"].append(run("sh", "-c", 'cp -- "$@" && ' + " ".join(after), "cp", *wheels, copy))
-            costs["sha256sum"].append(run("sha256sum", *wheels))
+            costs["cp"].append(run(["sh", "-c", 'cp -- "$@" && ' + " ".join(after), "cp", *wheels, copy]))
+            costs["sha256sum"].append(run(["sha256sum", *wheels]))
             shutil.rmtree(copy)
             subprocess.run(["sync"], check=True)
-            costs["export"].append(run(*site, "export", "--device", options.device, "--output", bundle, "--key", key))
+            costs["export"].append(run([*site, "export", "--device", options.device, "--output", bundle, "--key", key]))
             subprocess.run(["sync"], check=True)
             public = key.with_name("key.pub")
-            costs["import"].append(run(jetwheel, "--data", other, "import", bundle, "--public-key", public))
+            costs["import"].append(run([jetwheel, "--data", other, "import", bundle, "--public-key", public]))
             held = sum(path.stat().st_size for path in other.rglob("*.whl"))
             if held != size:
                 sys.exit("%d bytes came over of %d: does --device %s list these wheels?" % (held, size, options.device))
@@ -97,12 +72,13 @@ def main():
             for path in folder.glob("bundle.jwb*"):
                 path.unlink()
         print("%d wheels, %d bytes, in %s; medians of %d rounds" % (len(wheels), size, folder.parent, options.rounds))
-        median = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in costs.items()}
-        for name, (wall, cpu, peak) in median.items():
-            print("  %-10s %6.2f s  %7.1f MB/s  CPU %6.2f s  peak RSS %6.1f MiB" % (name, wall, size / wall / 1e6, cpu, peak))
-        bound, bad = median["cp"][0] + median["sha256sum"][0], False
+        medians = {name: median(rounds) for name, rounds in costs.items()}
+        for name, cost in medians.items():
+            print("  %-10s %6.2f s  %7.1f MB/s  CPU %6.2f s  peak RSS %6.1f MiB"
+                  % (name, cost.wall, size / cost.wall / 1e6, cost.cpu, cost.rss))
+        bound, bad = medians["cp"].wall + medians["sha256sum"].wall, False
         for name in ("export", "import"):
-            ratio, peak = bound / median[name][0], median[name][2]
+            ratio, peak = bound / medians[name].wall, medians[name].rss
             good = ratio >= LEAST_SPEED and peak <= MOST_MIB
             bad |= not good
             print("  %s: %.2f of the speed of cp plus sha256sum (>= %.1f), peak RSS %.1f MiB (<= %d): %s"
