@@ -95,6 +95,7 @@ impl ReportBody {
         let on = self.gpu.as_ref().map_or("its CPU alone", |gpu| gpu.name.as_str());
         let text = format!("failed on {} ({on}): {}", self.device, failed.join(", "));
         let text: String = text.chars().take(LONGEST_ADVISORY).collect();
+        let quoted = |text: &str| toml::Value::from(text).to_string();
         let toml = format!(
             "[[advisory]]\nid = {}\nproject = {}\nversions = {}\ndevices = [{}]\naction = \"warn\"\ntext = {}\nsources = []\n",
             quoted(&id),
@@ -109,21 +110,6 @@ impl ReportBody {
 
 /// Most characters of an advisory's text.
 const LONGEST_ADVISORY: usize = 500;
-
-/// A text as a basic string of TOML.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            letter if letter.is_control() => quoted.push(' '),
-            letter => quoted.push(letter),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
 
 /// A report that was kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -177,8 +177,8 @@ fn toml(advisory: &Advisory) -> String {
     let mut field = |name: &str, value: &str| {
         let _infallible = writeln!(out, "{name} = {value}");
     };
-    let list =
-        |items: Vec<&str>| format!("[{}]", items.into_iter().map(quoted).collect::<Vec<_>>().join(", "));
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let list = |items: Vec<&str>| toml::Value::from(items).to_string();
     let patterns = |patterns: &[Pattern]| list(patterns.iter().map(Pattern::as_str).collect());
     field("id", &quoted(id));
     field("project", &quoted(project.as_str()));
@@ -188,23 +188,6 @@ fn toml(advisory: &Advisory) -> String {
     field("action", if *action == Action::Refuse { "\"refuse\"" } else { "\"warn\"" });
     field("text", &quoted(text));
     field("sources", &list(sources.iter().map(String::as_str).collect()));
-    out
-}
-
-/// A basic string of TOML 1.0.
-fn quoted(text: &str) -> String {
-    let mut out = String::from('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            letter if letter.is_control() => {
-                let _infallible = write!(out, "\\u{:04x}", u32::from(letter));
-            }
-            letter => out.push(letter),
-        }
-    }
-    out.push('"');
     out
 }
 
