@@ -248,7 +248,7 @@ impl Verdicts {
     /// The files of a project that count.
     fn listing(&self, project: &ProjectName, scope: &Scope) -> Result<Vec<Listed>, store::Error> {
         let mut files = self.store.listing(project)?;
-        files.retain(|file| scope.lists(project, &file.file, &file.sha256));
+        files.retain(|file| scope.offers(file));
         Ok(files)
     }
 

@@ -107,6 +107,9 @@ pub struct Provenance {
     /// Since when the upstream lists it no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone_since: Option<String>,
+    /// Since when other bytes count under its name: it is in the snapshots from before alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_since: Option<String>,
 }
 
 /// What [`Store::put`] found.

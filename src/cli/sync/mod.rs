@@ -83,6 +83,10 @@ pub struct Arguments {
     /// Go on though an upstream no longer lists most of what it had; what is there stays
     #[arg(long)]
     accept_losses: bool,
+    /// Take the file of that name though its upstream had other bytes under it at first sight: they count from now on, and
+    /// snapshots that list the old ones keep them; may be repeated
+    #[arg(long, value_name = "FILE")]
+    accept_changed: Vec<String>,
     /// Say what would be fetched, and fetch no wheel
     #[arg(long)]
     dry_run: bool,
@@ -163,6 +167,7 @@ fn do_pass(arguments: &Arguments, asked: Asked, context: &mut Context) -> anyhow
         // Of all projects no set is asked for.
         dependencies: !arguments.no_deps && !arguments.all,
         accept_losses: arguments.accept_losses,
+        accept_changed: arguments.accept_changed.iter().cloned().collect(),
     };
     let asked: Vec<String> = request.sources.iter().map(|(source, _)| source.upstream.name.clone()).collect();
     let report = pass(request, Means { store: Arc::clone(&store), policy, client }, context)?;
@@ -187,6 +192,7 @@ fn put_into_queue(
     for (option, values) in named {
         words.extend(values.iter().map(|value| format!("--{option}={value}")));
     }
+    words.extend(arguments.accept_changed.iter().map(|file| format!("--accept-changed={file}")));
     words.extend(arguments.tries.map(|tries| format!("--tries={tries}")));
     let flags =
         [("--no-deps", arguments.no_deps || arguments.all), ("--accept-losses", arguments.accept_losses)];

@@ -43,7 +43,7 @@ prop_compose! {
         upload_time in proptest::option::of(".{0,20}"), yanked in proptest::option::of(".{0,20}"),
         gone_since in proptest::option::of(".{0,20}"),
     ) -> Provenance {
-        Provenance { upstream, url, first_seen, upload_time, yanked, gone_since }
+        Provenance { upstream, url, first_seen, upload_time, yanked, gone_since, replaced_since: None }
     }
 }
 
