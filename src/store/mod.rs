@@ -18,6 +18,7 @@ use crate::digest::Sha256;
 use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
 
 mod activity;
+mod arrived;
 mod audit;
 mod blobs;
 mod bridge;
