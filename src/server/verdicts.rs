@@ -133,6 +133,24 @@ impl Verdicts {
         Ok(change.and_then(|change| change.refusals.first().cloned()))
     }
 
+    /// The verdicts on the files of a project that count, each alone and beside what it needs. Blocks.
+    pub(crate) fn judged(
+        &self,
+        project: &ProjectName,
+        terms: Terms<'_>,
+    ) -> Result<HashMap<(Sha256, String), Verdict>, store::Error> {
+        let together = self.together(project, terms)?;
+        let judge = |file: Listed| {
+            let refused = together.refusal(&file.sha256, &file.file);
+            let verdict = match refused.filter(|change| !change.refusals.is_empty()) {
+                Some(_) => Verdict::Refuse,
+                None => self.alone(&file, terms)?.verdict,
+            };
+            Ok(((file.sha256, file.file), verdict))
+        };
+        self.listing(project, terms.scope)?.into_iter().map(judge).collect()
+    }
+
     /// What was found for a project, if that still holds. Does not block.
     pub(crate) fn fresh(&self, project: &ProjectName, terms: Terms<'_>) -> Option<Arc<Together>> {
         let together = self.together.find(&(terms.key(), project.clone()))?;

@@ -137,3 +137,33 @@ fn c23_an_explicit_rule_takes_changed_bytes_into_a_new_snapshot_and_the_old_one_
         assert_ne!(old, newer);
     }
 }
+
+#[test]
+fn a_bundle_brings_changed_bytes_to_a_site_that_has_the_old_ones() {
+    let ((first, old), (second, new)) = (wheel("old"), wheel("new"));
+    let upstream = Upstream::serving(first.path());
+    let (site, other) = (Site::new(), Site::new());
+    let url = upstream.url("/simple/");
+    let run = |site: &Site, arguments: &[&str]| {
+        let (code, said) = run_json(jetwheel(&site.data()).current_dir(site.folder.path()).args(arguments));
+        assert_eq!(code, 0, "{arguments:?}: {said}");
+        said
+    };
+    let bundle = site.folder.path().join("site.jwb");
+    let export = |more: &[&str]| {
+        run(&site, &[&["export", "--device", ORIN, "--output", bundle.to_str().unwrap()][..], more].concat())
+    };
+    site.sync(0, &["--device", ORIN, "--upstream", &url, "demo"]);
+    export(&[]);
+    run(&other, &["import", bundle.to_str().unwrap()]);
+    let (before, _) = newest(&other);
+    upstream.add_all(second.path());
+    site.sync(0, &["--device", ORIN, "--upstream", &url, "demo", "--accept-changed", FILE]);
+    let receipt = site.folder.path().join("receipt.json");
+    fs_err::write(&receipt, run(&other, &["inventory"]).to_string()).unwrap();
+    fs_err::remove_file(&bundle).unwrap();
+    let delta = export(&["--since", receipt.to_str().unwrap()]);
+    assert_eq!((&delta["listed"], &delta["packed"]), (&json!(1), &json!(1)), "{delta}");
+    run(&other, &["import", bundle.to_str().unwrap()]);
+    assert_served(&other, &[(format!("{ORIN}@{before}"), old), (ORIN.to_owned(), new)]);
+}
