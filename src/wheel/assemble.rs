@@ -2,33 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Compiler, CompilerTarget, Facts, FatbinRow, GpuClass, INSPECTOR, Member, MemberKind};
-use crate::digest::Sha256;
+use super::{Compiler, CompilerTarget, Facts, FatbinRow, Member, MemberKind};
 use crate::fatbin::{Format, GpuCode, Scan};
-
-/// Facts of a file in which nothing was found yet.
-pub(super) fn empty_facts(file: &str, sha256: Sha256, size: u64) -> Facts {
-    Facts {
-        file: file.to_owned(),
-        sha256,
-        size,
-        project: None,
-        version: None,
-        tags: Vec::new(),
-        requires_python: None,
-        requires_dist: Vec::new(),
-        provides_extra: Vec::new(),
-        metadata_sha256: None,
-        gpu: GpuClass::None,
-        members: Vec::new(),
-        compilers: Vec::new(),
-        images: BTreeMap::new(),
-        cuda_sources: 0,
-        inspector: INSPECTOR,
-        needed_dlopen: Vec::new(),
-        damage: Vec::new(),
-    }
-}
 
 /// Adds what a scan of a member, or of the file itself, found.
 pub(super) fn add_scan(facts: &mut Facts, path: &str, size: u64, scan: Scan) {

@@ -7,11 +7,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::archive::{Archive, Entry, Source};
-use super::assemble::{add_scan, empty_facts, finish_facts};
+use super::assemble::{add_scan, finish_facts};
 use super::class;
 use super::dist_info::DistInfo;
 use super::member::{self, Buffers, Outcome, Stated};
-use super::{Damage, DamageCode, Error, Facts, FatbinRow, Member, WheelFilename};
+use super::{Damage, DamageCode, Error, Facts, FatbinRow, INSPECTOR, Member, WheelFilename};
 use crate::digest::{Hasher, Sha256};
 use crate::fatbin::{Finish, Format, Scan, Scanner};
 
@@ -99,7 +99,7 @@ pub fn inspect_wheel_source(
     }
     progress.end();
 
-    let mut facts = empty_facts(file, sha256, size);
+    let mut facts = Facts { inspector: INSPECTOR, ..Facts::blank(file.to_owned(), sha256, size) };
     for (entry, outcome) in archive.entries.iter().zip(outcomes) {
         let Some(outcome) = outcome else { continue };
         damage.extend(outcome.damage);
@@ -160,7 +160,7 @@ pub fn inspect_file_source(
     };
     progress.end();
     let sha256 = options.sha256.or_else(|| hasher.map(Hasher::finish)).unwrap_or_else(|| Sha256::of(&[]));
-    let mut facts = empty_facts(file, sha256, size);
+    let mut facts = Facts { inspector: INSPECTOR, ..Facts::blank(file.to_owned(), sha256, size) };
     facts.damage = scan
         .damage
         .iter()
