@@ -18,6 +18,9 @@ use crate::server::verdicts::{Terms, Verdicts};
 /// How deep requirements files may name each other.
 const DEEPEST_FILES: usize = 16;
 
+/// Width of the column of versions where all are short.
+const SHORTEST_VERSION: usize = 12;
+
 /// Arguments of `jetwheel resolve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -168,10 +171,13 @@ fn print(
             let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or_default();
             let packages = &resolution.packages;
             let name = width(&mut packages.iter().map(|package| package.candidate.project.as_str().len()));
+            let version =
+                width(&mut packages.iter().map(|package| package.candidate.version_text.chars().count()))
+                    .max(SHORTEST_VERSION);
             for package in packages {
                 let candidate = &package.candidate;
                 context.console.print(format_args!(
-                    "{:name$}  {:12}  {}\n",
+                    "{:name$}  {:version$}  {}\n",
                     candidate.project,
                     candidate.version_text,
                     in_units(candidate.size.unwrap_or_default()),

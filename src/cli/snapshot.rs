@@ -13,9 +13,9 @@ use crate::store::{self, NewSnapshot, PolicyFile, Snapshot, SnapshotId, Store};
 /// Arguments of `jetwheel snapshot`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every add, sync and import that changes something makes a snapshot: a frozen list of the wheels held. The channel
-`candidate` follows the newest of them; `stable` is moved by promote and rollback alone. A snapshot is chosen by its id,
-by its name, or by a channel that names it; `live` is what the store holds now. Devices reach one at
+Every add, sync and import that changes something makes a snapshot: a frozen list of the wheels held. The channel \
+`candidate` follows the newest of them; `stable` is moved by promote and rollback alone. A snapshot is chosen by its id, \
+by its name, or by a channel that names it; `live` is what the store holds now. Devices reach one at \
 /DEVICE@SNAPSHOT/simple/; which one a URL without @ stands for is the configuration's `channel`.
 
 Examples:

@@ -22,7 +22,7 @@ use super::take::{Budget, Keeping, Taken, Taker};
 use super::{Error, Listener, Means, Request};
 use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Reason};
-use crate::wheel::ProjectName;
+use crate::wheel::{Machine, ProjectName};
 
 /// Projects that are worked on at the same time; how many wheels are fetched at once is another number.
 const PROJECTS_AT_ONCE: usize = 8;
@@ -72,6 +72,9 @@ pub async fn run(request: Request, means: Means, listener: Listener) -> Result<R
     }
     if !request.dry_run {
         replace(&shelf, &mut report).await?;
+    }
+    if let Some(most) = request.most_bytes.filter(|_| request.dry_run) {
+        report.limit_plan(most, request.dependencies);
     }
     report.gone.sort();
     report.gone.dedup();
@@ -509,7 +512,7 @@ fn missing(want: &Want<'_>, plan: &Plan, gathered: &Gathered, asked: &[String]) 
         };
         return entry(format!("{file} {why}"), None);
     }
-    let nearest = nearest(plan)
+    let nearest = nearest(plan, gathered)
         .and_then(|(index, reasons)| Some(Nearest { file: name(index)?, reasons: reasons.to_vec() }));
     if let Some(nearest) = nearest {
         let why = nearest.reasons.first().map_or_else(String::new, sentence);
@@ -536,17 +539,21 @@ fn missing(want: &Want<'_>, plan: &Plan, gathered: &Gathered, asked: &[String]) 
     entry(format!("no version fits the request; the newest that is listed is {newest}"), None)
 }
 
-/// The candidate that came nearest: one that was looked into before one that its name rules out, and then the one whose
-/// first reason comes last in the order of reasons. Of equal ones the newest.
-fn nearest(plan: &Plan) -> Option<(usize, &[Reason])> {
+/// The candidate that came nearest: one that was looked into before one that its name rules out. Of the latter, one for
+/// the device's kind of machine before one for another system; then the one whose first reason comes last in the order of
+/// reasons, and of equal ones the newest.
+fn nearest<'p>(plan: &'p Plan, gathered: &Gathered) -> Option<(usize, &'p [Reason])> {
     let first = |reasons: &[Reason]| reasons.first().map(|reason| reason.code);
     let refused = plan.refused.iter().map(|(index, judgement)| (*index, judgement.reasons.as_slice()));
     let listed = plan.passed_over.iter().filter_map(|(index, why)| match why {
         PassedOver::Listing(reasons) => Some((*index, reasons.as_slice())),
         _ => None,
     });
-    let best = |one: &(usize, &[Reason])| first(one.1);
-    refused.rev().max_by_key(best).or_else(|| listed.rev().max_by_key(best))
+    let by_name = |(index, reasons): &(usize, &[Reason])| {
+        let name = gathered.candidates.get(*index).map(|candidate| &candidate.name);
+        (name.map(Machine::of), first(reasons), name.map(|name| name.version.clone()))
+    };
+    refused.rev().max_by_key(|(_, reasons)| first(reasons)).or_else(|| listed.max_by_key(by_name))
 }
 
 fn sentence(reason: &Reason) -> String {

@@ -337,7 +337,7 @@ fn add_takes_wheels_and_says_what_it_refuses() {
     let (code, json) = run_json(jetwheel(&data).arg("add").arg(&pipe));
     assert_eq!((code, json["refused"][0]["reason"].as_str()), (Some(1), Some("not a regular file")));
     let missing = jetwheel(&data).arg("add").arg(input.join("missing.whl")).output().unwrap();
-    assert_eq!(missing.status.code(), Some(2));
+    assert_eq!(missing.status.code(), Some(3));
 
     // The user's file and the store's are not one.
     fs_err::OpenOptions::new().write(true).open(&first).unwrap().write_all(b"scribble").unwrap();

@@ -29,7 +29,7 @@ Examples:
   jetwheel inspect /usr/local/cuda/lib64/libcublasLt.so.12 --device orin-jp6.2
   jetwheel inspect kernel.cubin --format json
 
-Exit code: 0 if every device takes every file; 1 if one is refused, partial (and not listed by policy) or damaged;
+Exit code: 0 if every device takes every file; 1 if one is refused, partial (and not listed by policy) or damaged; \
 3 if one cannot be read.")]
 pub struct Arguments {
     /// Wheels, ELF files, .cubin, .fatbin, .ptx or .a files, and folders with such; links inside are not followed

@@ -37,7 +37,7 @@ Examples:
   jetwheel sync --device orin-jp6.2 torch --no-deps --keep 3
       the three newest versions of torch that run there, without what they need
 
-Exit code: 0 all there; 1 a device has no set that fits, the size limit was met, or an upstream lost most of what it had; 2 wrong usage; 3 something that is
+Exit code: 0 all there; 1 a device has no set that fits, the size limit was met, or an upstream lost most of what it had; 2 wrong usage; 3 something that is \
 wanted could not be reached. Whatever the code, what was there stays.";
 
 /// Arguments of `jetwheel sync`.
