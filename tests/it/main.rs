@@ -43,6 +43,7 @@ mod sync;
 mod sync_resolve;
 mod tidy;
 mod tls;
+mod two_servers;
 mod upload;
 mod views;
 mod wheel;
