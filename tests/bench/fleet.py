@@ -31,6 +31,9 @@ KEY, SECRET = "GK" + "a1" * 12, "b2" * 32
 SWITCHES = ["--platform", "linux_aarch64", "--python-version", "3.10", "--implementation", "cp", "--abi", "cp310", "--only-binary", ":all:"]
 
 
+PARTS = []                  # all that was started
+
+
 class Part:
     """A process that can be killed and started again."""
 
@@ -38,6 +41,8 @@ class Part:
         self.name, self.command, self.log, self.env, self.cwd, self.ready, self.process = name, command, log, env, cwd, ready, None
 
     def start(self):
+        if self not in PARTS:
+            PARTS.append(self)
         self.process = lib.spawn(self.command, self.log, self.env, self.cwd)
         until("%s starts (%s)" % (self.name, self.log), self.ready)
         return self
@@ -70,7 +75,7 @@ def answers(port):
 
 class Fleet:
     def __init__(self, o, scratch):
-        self.o, self.scratch, self.parts, self.published, self.first, self.lock = o, scratch, [], {}, {}, threading.Lock()
+        self.o, self.scratch, self.published, self.first, self.lock = o, scratch, {}, {}, threading.Lock()
         self.wheels = os.path.join(scratch, "wheels")
         os.makedirs(self.wheels)
         self.upstream = self.serve_upstream()
@@ -88,7 +93,6 @@ class Fleet:
         self.works = [Part("work %d" % n, [o.jetwheel, "--data", self.path("work%d" % n), "work"], self.path("work%d.log" % n), self.env).start()
                       for n in range(2)]
         self.proxy = self.make_nginx()
-        self.parts = [self.postgres, self.s3, *self.serves, *self.works, self.proxy]
 
     def path(self, name):
         return os.path.join(self.scratch, name)
@@ -127,7 +131,7 @@ class Fleet:
             "daemon off; master_process off; pid nginx.pid; error_log stderr; events {} http { access_log off; %s upstream all { %s } server {"
             " listen 127.0.0.1:%d; location / { proxy_pass http://all; proxy_http_version 1.1; proxy_set_header Host $http_host;"
             " proxy_connect_timeout 2s; proxy_next_upstream error timeout http_503; } } }"
-            % (temporary, "".join("server 127.0.0.1:%d;" % p for p in self.ports), self.port))
+            % (temporary, "".join("server 127.0.0.1:%d max_fails=0;" % p for p in self.ports), self.port))
         nginx = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin") or sys.exit("nginx is needed: apt-get install nginx-light")
         return Part("nginx", [nginx, "-p", folder, "-e", "stderr", "-c", "nginx.conf"], self.path("nginx.log"), ready=answers(self.port)).start()
 
@@ -155,6 +159,7 @@ class Fleet:
             def log_message(self, *_):
                 pass
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.handle_error = lambda *_: None               # whoever was killed leaves in the middle of an answer
         threading.Thread(target=server.serve_forever, daemon=True).start()
         return "http://127.0.0.1:%d/simple/" % server.server_address[1]
 
@@ -192,12 +197,6 @@ class Fleet:
             return 0, {}
         finally:
             connection.close()
-
-    def stop(self):
-        for part in reversed(self.parts):
-            if part.process:
-                lib.stop(part.process)
-
 
 class Load:
     """The loops of pages and pips, and what they found wrong."""
@@ -281,7 +280,7 @@ class Load:
             thread.join(120)
 
 
-def settle(fleet, load, what):
+def settle(fleet, what):
     """Waits until everything that was published is on all pages and the queue is empty; yields the seconds."""
     began = time.time()
 
@@ -311,20 +310,17 @@ def visible(fleet, load, version):
     return time.time() - began
 
 
-def queue(fleet, load, projects, version):
+def queue(fleet, projects, version):
+    """Publishes a release of each, and has it put on the queue: a sync takes the newest."""
     for project in projects:
         fleet.publish(project, version)
     return fleet.sync("--no-deps", "--queue", *projects)
 
 
 def trial(fleet, o):
-    for project in PROJECTS:
-        for n in range(3):
-            fleet.publish(project, "0.%d" % n)
+    queue(fleet, PROJECTS, "0.9").wait()
+    print("filled: all on all pages after %.1f s" % settle(fleet, "the start"), flush=True)
     load = Load(fleet, o.pips)
-    for project in PROJECTS:
-        queue(fleet, load, [project], "0.9").wait()
-    print("filled: all on all pages after %.1f s" % settle(fleet, load, "the start"), flush=True)
     delays = [visible(fleet, load, "1.%d" % n) for n in range(5)]
     print("a sync is seen by all three %s s after its end (most %.2f)" % (", ".join("%.2f" % d for d in delays), max(delays)), flush=True)
     if max(delays) > VISIBLE_S:
@@ -337,9 +333,9 @@ def trial(fleet, o):
         if shared:
             # Pages are at hand, and nothing changes, until it is gone.
             time.sleep(VISIBLE_S)
-            settle(fleet, load, "the warming")
+            settle(fleet, "the warming")
         else:
-            queueing = queue(fleet, load, PROJECTS, "%d.0" % step)
+            queueing = queue(fleet, PROJECTS, "%d.0" % step)
         if part in fleet.works:
             until("a job is being done", lambda: fleet.sql("SELECT count(*) FROM job WHERE state = 'running'") != "0")
         load.down[part.name] = (time.time(), None)
@@ -349,7 +345,7 @@ def trial(fleet, o):
             # What begins now waits, and goes on when it is back; pages of what it changes are no longer at hand.
             if part is fleet.postgres:
                 load.down["changes"] = (time.time() + o.away / 2 - 0.5, None)
-            queueing = queue(fleet, load, PROJECTS, "%d.0" % step)
+            queueing = queue(fleet, PROJECTS, "%d.0" % step)
             time.sleep(o.away / 2)
         else:
             time.sleep(5)
@@ -359,7 +355,7 @@ def trial(fleet, o):
         said = queueing.communicate()[1]
         if queueing.returncode != 0:
             load.note("sync --queue ended with code %d: %s" % (queueing.returncode, said[-300:]))
-        settled = settle(fleet, load, part.name) + back - back
+        settled = settle(fleet, part.name)
         if "changes" in load.down:
             load.down["changes"] = (load.down["changes"][0], time.time())
         later = visible(fleet, load, "%d.1" % step)
@@ -369,7 +365,7 @@ def trial(fleet, o):
         delta = {k: v - before.get(k, 0) for k, v in sorted(load.tally.items()) if v != before.get(k, 0)}
         print("%s killed for %d s: back, with all new releases on all pages %.1f s later, a sync seen after %.2f s; %s"
               % (part.name, o.away if shared else 5, settled, later, ", ".join("%s %d" % d for d in delta.items())), flush=True)
-        for other in fleet.parts:
+        for other in PARTS:
             if other.ended():
                 load.note("%s ended with code %d (%s)" % (other.name, other.process.returncode, other.log))
                 other.start()
@@ -420,13 +416,12 @@ def main():
     scratch = o.work or tempfile.mkdtemp(prefix="bench-fleet-", dir="/tmp")
     os.makedirs(scratch, exist_ok=True)
     os.chmod(scratch, 0o755)                                # PostgreSQL runs as another user
-    fleet = None
     try:
-        fleet = Fleet(o, scratch)
-        code = trial(fleet, o)
+        code = trial(Fleet(o, scratch), o)
     finally:
-        if fleet:
-            fleet.stop()
+        for part in reversed(PARTS):
+            if part.process:
+                lib.stop(part.process)
         if not o.work:
             shutil.rmtree(scratch, ignore_errors=True)
     sys.exit(code)

@@ -31,6 +31,7 @@ mod pairs;
 mod pip_uv;
 mod policy;
 mod policy_files;
+mod private;
 mod pull;
 mod queue;
 mod resolve;
