@@ -18,7 +18,7 @@ use crate::policy::{Code, DeviceProfile, Judgement, Reason, Verdict, code_name, 
 use crate::resolve::closure::{Brief, Change, Connected, Wheel};
 use crate::resolve::{Failure, KnownFile, Request, Resolution, resolve_rows};
 use crate::store::{self, Listed, Store};
-use crate::wheel::{Facts, GpuClass, ProjectName};
+use crate::wheel::{Facts, ProjectName};
 
 /// How much is kept of verdicts on single files, in bytes: those on some 40,000 files.
 const VERDICTS_WEIGHT: usize = 16 << 20;
@@ -421,23 +421,10 @@ fn unlisted(verdict: Verdict) -> Reason {
 /// What the catalogue itself says of a file.
 fn name_alone(file: &Listed) -> Facts {
     Facts {
-        file: file.file.clone(),
-        sha256: file.sha256,
-        size: file.size,
         project: Some(file.project.clone()),
         version: file.version.clone(),
-        tags: Vec::new(),
         requires_python: file.requires_python.clone(),
-        requires_dist: Vec::new(),
-        provides_extra: Vec::new(),
         metadata_sha256: file.metadata_sha256,
-        gpu: GpuClass::None,
-        members: Vec::new(),
-        compilers: Vec::new(),
-        images: BTreeMap::new(),
-        cuda_sources: 0,
-        inspector: 0,
-        needed_dlopen: Vec::new(),
-        damage: Vec::new(),
+        ..Facts::blank(file.file.clone(), file.sha256, file.size)
     }
 }

@@ -309,25 +309,13 @@ pub(crate) fn provenance(origin: &Origin, now: &str) -> Provenance {
 
 /// The facts of a file that is no wheel: what its name says, and what is wrong.
 pub(crate) fn facts_of_damaged(name: &WheelFilename, sha256: Sha256, size: u64, text: String) -> Facts {
-    use crate::wheel::{Damage, DamageCode, GpuClass};
+    use crate::wheel::{Damage, DamageCode};
     Facts {
-        file: name.text.clone(),
-        sha256,
-        size,
         project: Some(name.project.clone()),
         version: Some(name.version_text().to_owned()),
         tags: name.tags().collect(),
-        requires_python: None,
-        requires_dist: Vec::new(),
-        provides_extra: Vec::new(),
-        metadata_sha256: None,
-        gpu: GpuClass::None,
-        members: Vec::new(),
-        compilers: Vec::new(),
-        images: BTreeMap::new(),
-        cuda_sources: 0,
         inspector: INSPECTOR,
-        needed_dlopen: Vec::new(),
         damage: vec![Damage { code: DamageCode::Damaged, member: None, text }],
+        ..Facts::blank(name.text.clone(), sha256, size)
     }
 }

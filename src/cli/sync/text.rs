@@ -2,20 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::cli::console::in_units;
 use crate::sync::{Event, Report, State, Why};
-
-/// A size in decimal units: `542.9 MB`.
-pub(super) fn size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
-    for (unit, name) in UNITS {
-        if bytes >= unit {
-            // Tenths, in whole numbers; the last digit is cut.
-            let tenths = bytes.saturating_mul(10).checked_div(unit).unwrap_or(0);
-            return format!("{}.{} {name}", tenths / 10, tenths % 10);
-        }
-    }
-    format!("{bytes} B")
-}
 
 /// Renders the report within a width in columns.
 pub(super) fn render(report: &Report, width: usize) -> String {
@@ -78,13 +66,13 @@ fn block_of_device(out: &mut String, report: &Report, device: &str, width: usize
                 "{} {} ({}, {}{fetched})",
                 kept.project,
                 kept.version,
-                size(kept.size),
+                in_units(kept.size),
                 kept.upstream
             )
         );
     }
     for planned in report.planned.iter().filter(|planned| planned.devices.iter().any(|id| id == device)) {
-        let bytes = planned.size.map_or_else(|| "size unknown".to_owned(), size);
+        let bytes = planned.size.map_or_else(|| "size unknown".to_owned(), in_units);
         let why = match planned.why {
             Why::ToInspect => "to be inspected",
             Why::Admitted => "admitted",
@@ -118,12 +106,12 @@ fn summary(out: &mut String, report: &Report, width: usize) {
         report.kept.len(),
         report.refused.len(),
         report.downloads,
-        size(report.bytes)
+        in_units(report.bytes)
     );
     if report.dry_run {
         let bytes =
             report.planned.iter().fold(0_u64, |sum, planned| sum.saturating_add(planned.size.unwrap_or(0)));
-        let _infallible = write!(text, ", would fetch {} ({})", report.planned.len(), size(bytes));
+        let _infallible = write!(text, ", would fetch {} ({})", report.planned.len(), in_units(bytes));
     }
     if !skipped.is_empty() {
         let _infallible = write!(text, "; passed over without a download: {}", skipped.join(", "));
@@ -159,15 +147,6 @@ fn wrapped(out: &mut String, text: &str, indent: usize, width: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_in_decimal_units() {
-        for (bytes, text) in
-            [(999, "999 B"), (1_000, "1.0 kB"), (542_900_000, "542.9 MB"), (3_250_000_000, "3.2 GB")]
-        {
-            assert_eq!(size(bytes), text);
-        }
-    }
 
     #[test]
     fn long_lines_are_broken_between_words() {
