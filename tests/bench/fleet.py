@@ -2,6 +2,7 @@
 """A whole fleet of servers, of which one part after the other is killed by SIGKILL, under load.
 
   tests/bench/fleet.py --garage PATH [--jetwheel PATH] [--away 20] [--pips 2] [--work DIR]
+  tests/bench/fleet.py --garage PATH --jobs 200 [--workers 1,2,1,2]     # instead: how fast the queue is done
 
 Starts PostgreSQL, an S3-compatible server that keeps what it has on disk (garage, by
 `cargo install --no-default-features --features bundled-libs,lmdb garage`), three `serve` (one streams files, two redirect), two `work`
@@ -394,9 +395,36 @@ def check_end(fleet, load):
     jobs = fleet.sql("SELECT state || ' ' || count(*) || ', most attempts ' || max(attempts) FROM job GROUP BY state")
     for n in range(3):
         text = pathlib.Path(fleet.path("serve%d.log" % n)).read_text(errors="replace")
-        for line in re.findall(r".*(?:panicked|ERROR).*", text)[:5]:
+        for line in re.findall(r".*(?:panicked|ERROR(?!.*cannot be reached)).*", text)[:5]:
             load.note("log of serve %d: %s" % (n, line[:300]))
     print("%d wheels are there byte for byte; verify: code %d; jobs: %s" % (count, ended.returncode, jobs.replace("\n", "; ")))
+
+
+def doubling(fleet, o):
+    """Times `work` on a queue of as many wheels, for more and fewer processes, each time from nothing."""
+    projects = ["job%03d" % n for n in range(o.jobs)]
+    for project in projects:
+        fleet.publish(project, "1.0")
+    print("%d wheels, %.1f MB" % (o.jobs, sum(os.path.getsize(os.path.join(fleet.wheels, n)) for p in projects for n in fleet.published[p]) / 1e6))
+    for turn, workers in enumerate(map(int, o.workers.split(","))):
+        name = "turn%d" % turn
+        fleet.sql("CREATE DATABASE " + name)
+        text = pathlib.Path(fleet.config).read_text().replace("/postgres\"", "/%s\"" % name).replace("s3://wheels/site", "s3://wheels/" + name)
+        config = fleet.path(name + ".toml")
+        pathlib.Path(config).write_text(text)
+        env = {**os.environ, **fleet.env, "JETWHEEL_CONFIG": config}
+        command = lambda n, *words: [o.jetwheel, "--data", fleet.path("%s-%s" % (name, n)), *words]
+        subprocess.run(command("queue", "sync", "--device", DEVICE, "--no-deps", "--queue", "--upstream", fleet.upstream, *projects), env=env, check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        began, before = time.time(), os.times()
+        running = [subprocess.Popen(command(n, "work", "--until-empty"), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for n in range(workers)]
+        codes = [process.wait() for process in running]
+        seconds, after = time.time() - began, os.times()
+        cpu = after.children_user + after.children_system - before.children_user - before.children_system
+        held = subprocess.run(command("queue", "--format", "json", "verify"), env=env, capture_output=True, text=True)
+        print("%d workers: %6.1f s, CPU of all %.1f s, load of the machine %.1f on %d cores; codes %s; %s wheels are there"
+              % (workers, seconds, cpu, os.getloadavg()[0], os.cpu_count(), codes, json.loads(held.stdout)["blobs"]), flush=True)
+    return 0
 
 
 def main():
@@ -405,6 +433,8 @@ def main():
     p.add_argument("--jetwheel", help="the binary; else a release build is made")
     p.add_argument("--away", type=int, default=20, help="seconds for which database and bucket are away")
     p.add_argument("--pips", type=int, default=2)
+    p.add_argument("--jobs", type=int, help="measure the queue with as many wheels, and kill nothing")
+    p.add_argument("--workers", default="1,2,1,2")
     p.add_argument("--work", help="keep logs and data here")
     o = p.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -417,7 +447,7 @@ def main():
     os.makedirs(scratch, exist_ok=True)
     os.chmod(scratch, 0o755)                                # PostgreSQL runs as another user
     try:
-        code = trial(Fleet(o, scratch), o)
+        code = (doubling if o.jobs else trial)(Fleet(o, scratch), o)
     finally:
         for part in reversed(PARTS):
             if part.process:

@@ -24,7 +24,7 @@ fn refused(folder: &Path, catalogue: String) -> String {
     let catalogue = Some(Postgres { url: catalogue, ..Postgres::default() });
     let backends = Backends { catalogue, patience: Duration::ZERO, ..Backends::default() };
     match Store::open_with(&folder.join("refused"), &backends) {
-        Err(error @ Error::Unreachable { .. } | error @ Error::Catalogue { .. }) => error.to_string(),
+        Err(error @ (Error::Unreachable { .. } | Error::Catalogue { .. })) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }

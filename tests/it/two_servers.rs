@@ -48,7 +48,7 @@ fn of_two_uploads_of_one_name_at_the_same_moment_one_is_taken() {
     let config = site.config();
     let arguments: [&OsStr; 2] = ["--config".as_ref(), config.as_ref()];
     let mirrors = folders.each_ref().map(|folder| Mirror::serving_with(&folder.join("data"), &arguments));
-    let mut taken = BTreeSet::new();
+    let mut winners = BTreeSet::new();
     for round in 0..ROUNDS {
         let file = name(round);
         let answers: Vec<_> = std::thread::scope(|scope| {
@@ -71,11 +71,11 @@ fn of_two_uploads_of_one_name_at_the_same_moment_one_is_taken() {
         statuses.sort_unstable();
         assert_eq!(statuses, [200, 409], "{file}: {answers:?}");
         let winner = usize::from(answers[0].status != 200);
-        taken.insert((file.clone(), Sha256::of(&fs_err::read(folders[winner].join(&file)).unwrap())));
+        winners.insert((file.clone(), Sha256::of(&fs_err::read(folders[winner].join(&file)).unwrap())));
     }
     let held = site.open().held_files().unwrap();
     let held: BTreeSet<_> = held.into_iter().map(|file| (file.file, file.sha256)).collect();
-    assert_eq!(held, taken);
+    assert_eq!(held, winners);
 }
 
 /// Each server may fetch what it has not, so that an upstream is asked once by each at most; what comes of it is one.
