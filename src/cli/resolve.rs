@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::ValueEnum;
 
+use super::console::in_units;
 use super::{Answer, Context, Format, Usage, snapshot};
 use crate::policy::DeviceProfile;
 use crate::resolve::{
@@ -179,7 +180,7 @@ fn print(
                     "{:name$}  {:version$}  {}\n",
                     candidate.project,
                     candidate.version_text,
-                    bytes(candidate.size.unwrap_or_default()),
+                    in_units(candidate.size.unwrap_or_default()),
                 ))?;
             }
             let total = packages.iter().filter_map(|package| package.candidate.size).sum();
@@ -187,7 +188,7 @@ fn print(
                 "{} wheels for {}, {}\n",
                 packages.len(),
                 device.id,
-                bytes(total)
+                in_units(total)
             ))?;
         }
     }
@@ -197,20 +198,6 @@ fn print(
         }
     }
     Ok(())
-}
-
-/// A number of bytes for people.
-fn bytes(count: u64) -> String {
-    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
-    let mut unit = "B";
-    let mut tenths = u128::from(count) * 10;
-    for larger in UNITS {
-        if tenths < 10_000 {
-            break;
-        }
-        (tenths, unit) = (tenths / 1000, larger);
-    }
-    if unit == "B" { format!("{count} B") } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
 }
 
 fn refuse(

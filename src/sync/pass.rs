@@ -46,6 +46,7 @@ pub async fn run(request: Request, means: Means, listener: Listener) -> Result<R
         permits: Semaphore::new(request.jobs.clamp(1, Semaphore::MAX_PERMITS)),
         budget: Budget::new(request.most_bytes),
         now: jiff::Timestamp::now().to_string(),
+        accept_changed: Arc::new(request.accept_changed),
     };
     let shelf = Arc::new(Shelf::new(taker, Pages::new(request.sources)));
     let rows =
@@ -54,7 +55,7 @@ pub async fn run(request: Request, means: Means, listener: Listener) -> Result<R
     let stopped = stop_at_losses(&shelf, request.accept_losses && !request.dry_run, &mut report).await?;
     if request.dependencies {
         let mut sets = Sets {
-            shelf,
+            shelf: Arc::clone(&shelf),
             devices,
             keep: request.keep,
             tries: request.tries,
@@ -65,8 +66,11 @@ pub async fn run(request: Request, means: Means, listener: Listener) -> Result<R
         sets.run(&request.requirements, &stopped, &mut report).await?;
     } else {
         let (keep, tries, dry_run) = (request.keep, request.tries, request.dry_run);
-        let pass = Pass { shelf, devices, stopped, keep, tries, dry_run };
+        let pass = Pass { shelf: Arc::clone(&shelf), devices, stopped, keep, tries, dry_run };
         pass.run(&request.requirements, &mut report).await?;
+    }
+    if !request.dry_run {
+        replace(&shelf, &mut report).await?;
     }
     if let Some(most) = request.most_bytes.filter(|_| request.dry_run) {
         report.limit_plan(most, request.dependencies);
@@ -76,6 +80,40 @@ pub async fn run(request: Request, means: Means, listener: Listener) -> Result<R
     report.shadowed.sort();
     report.shadowed.dedup();
     Ok(report)
+}
+
+/// Lets those files that were accepted in place of others count under their names, and says what became of each.
+async fn replace(shelf: &Shelf, report: &mut Report) -> Result<(), Error> {
+    for file in shelf.taker.accept_changed.iter() {
+        let mut replaced = None;
+        for (_, entry) in shelf.all() {
+            let gathered = entry.gathered();
+            let found = gathered.replacing.iter().find_map(|index| {
+                let candidate = gathered.candidates.get(*index).filter(|one| one.name.text == *file)?;
+                match &candidate.knowledge {
+                    Knowledge::Facts { facts, held: true, .. } => {
+                        Some((gathered.from.get(*index)?.clone(), facts.sha256))
+                    }
+                    _ => None,
+                }
+            });
+            drop(gathered);
+            let Some((upstream, new)) = found else { continue };
+            let (store, file, now) =
+                (Arc::clone(&shelf.taker.means.store), file.clone(), shelf.taker.now.clone());
+            let replacing = move || store.replace(&upstream, &file, &new, &now);
+            if let Some(old) = tokio::task::spawn_blocking(replacing).await?? {
+                replaced = Some((old, new));
+            }
+        }
+        report.notes.push(match replaced {
+            Some((old, new)) => format!(
+                "{file}: sha256 {new} counts from now on, as --accept-changed says; snapshots that list {old} keep that"
+            ),
+            None => format!("{file}: nothing was taken in its place; --accept-changed was of no use here"),
+        });
+    }
+    Ok(())
 }
 
 /// Finds out which upstreams lost most of what they had; yields the devices whose pass is over by that.

@@ -14,7 +14,9 @@
 )]
 
 mod archive;
+mod assemble;
 mod class;
+mod dist_info;
 mod error;
 mod facts;
 mod file;

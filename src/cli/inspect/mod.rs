@@ -11,8 +11,8 @@ use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::answer::{AllAnswers, DeviceVerdict, FileAnswer, Unread};
-use self::text::{describe, in_units};
-use super::console::one_line;
+use self::text::describe;
+use super::console::{in_units, one_line};
 use super::{Answer, Context, Format, devices};
 use crate::policy::{Policy, Verdict, judge};
 use crate::wheel::{self, Facts, InspectOptions};

@@ -2,23 +2,11 @@
 
 use std::fmt::Write as _;
 
+use crate::cli::console::in_units;
 use crate::sync::{Event, Refused, Report, State, Why};
 
 /// How many files that are refused for the same reason are named.
 const MOST_NAMED: usize = 8;
-
-/// A size in decimal units: `542.9 MB`.
-pub(super) fn size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
-    for (unit, name) in UNITS {
-        if bytes >= unit {
-            // Tenths, in whole numbers; the last digit is cut.
-            let tenths = bytes.saturating_mul(10).checked_div(unit).unwrap_or(0);
-            return format!("{}.{} {name}", tenths / 10, tenths % 10);
-        }
-    }
-    format!("{bytes} B")
-}
 
 /// Renders the report within a width in columns.
 pub(super) fn render(report: &Report, width: usize) -> String {
@@ -76,13 +64,13 @@ fn block_of_device(out: &mut String, report: &Report, device: &str, width: usize
                 "{} {} ({}, {}{fetched})",
                 kept.project,
                 kept.version,
-                size(kept.size),
+                in_units(kept.size),
                 kept.upstream
             )
         );
     }
     for planned in report.planned.iter().filter(|planned| planned.devices.iter().any(|id| id == device)) {
-        let bytes = planned.size.map_or_else(|| "size unknown".to_owned(), size);
+        let bytes = planned.size.map_or_else(|| "size unknown".to_owned(), in_units);
         let why = match planned.why {
             Why::ToInspect => "to be inspected",
             Why::Admitted => "admitted",
@@ -170,12 +158,12 @@ fn summary(out: &mut String, report: &Report, width: usize) {
         report.kept.len(),
         report.refused.len(),
         report.downloads,
-        size(report.bytes)
+        in_units(report.bytes)
     );
     if report.dry_run {
         let bytes =
             report.planned.iter().fold(0_u64, |sum, planned| sum.saturating_add(planned.size.unwrap_or(0)));
-        let _infallible = write!(text, ", would fetch {} ({})", report.planned.len(), size(bytes));
+        let _infallible = write!(text, ", would fetch {} ({})", report.planned.len(), in_units(bytes));
     }
     if !skipped.is_empty() {
         let _infallible = write!(text, "; passed over without a download: {}", skipped.join(", "));
@@ -212,15 +200,6 @@ fn wrapped(out: &mut String, text: &str, indent: usize, width: usize) {
 mod tests {
     use super::*;
     use crate::policy::{Code, Reason, Verdict};
-
-    #[test]
-    fn sizes_are_in_decimal_units() {
-        for (bytes, text) in
-            [(999, "999 B"), (1_000, "1.0 kB"), (542_900_000, "542.9 MB"), (3_250_000_000, "3.2 GB")]
-        {
-            assert_eq!(size(bytes), text);
-        }
-    }
 
     #[test]
     fn what_is_the_same_of_several_is_said_once() {
