@@ -19,6 +19,7 @@ mod cli;
 mod config;
 mod detect;
 mod device;
+mod docs;
 mod fatbin;
 mod files_api;
 mod fleet;
