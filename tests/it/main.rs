@@ -16,6 +16,7 @@ mod bundle;
 mod chaos;
 mod cli;
 mod config;
+mod crowd;
 mod detect;
 mod device;
 mod fatbin;
