@@ -45,5 +45,6 @@ mod sync_resolve;
 mod tidy;
 mod tls;
 mod upload;
+mod upstream_hostile;
 mod views;
 mod wheel;
