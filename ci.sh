@@ -43,6 +43,8 @@ system() {
     compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(libfaketime)  # clocks that are wrong
     command -v systemd-analyze >/dev/null || missing+=(systemd) # the judge of units; nothing of it is started
     [ -x /usr/bin/chromium ] || missing+=(chromium fonts-dejavu-core) # the judge of the pages for people
+    /usr/bin/python3 -c 'import torch, torchvision' 2>/dev/null ||
+        missing+=(python3 python3-torch python3-torchvision) # the CPU build that check.py runs with
     command -v node >/dev/null && command -v npm >/dev/null || missing+=(nodejs npm) # what moves it
     command -v cc >/dev/null || missing+=(gcc libc6-dev) # linker, and the C parts of ring
     [ ${#missing[@]} = 0 ] || packages "${missing[@]}"

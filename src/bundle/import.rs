@@ -13,7 +13,7 @@ use super::stage::{self, Stage, staged};
 use super::vouch::{OverAll, diagnosis, verified_start};
 use super::{Error, Manifest, Packed, PublicKey};
 use crate::digest::Sha256;
-use crate::store::{NewSnapshot, Origin, PolicyFile, SnapshotId, Store};
+use crate::store::{LOCAL, NewSnapshot, Origin, PolicyFile, Provenance, SnapshotId, Store};
 use crate::wheel::{Facts, InspectOptions, inspect_wheel_as};
 
 /// What is believed of bundles.
@@ -261,7 +261,9 @@ fn take(store: &Store, wheel: &Packed, place: usize, folder: &Path) -> Result<()
         let mut source = store.open_blob(&wheel.sha256)?;
         io::copy(&mut source, &mut spooled).map_err(Error::io(item))?;
     }
-    store.put(spooled, &read, &metadata, &wheel.provenance)?;
+    // Whether others replaced it here is a matter of what the list says.
+    let provenance = Provenance { replaced_since: None, ..wheel.provenance.clone() };
+    store.put(spooled, &read, &metadata, &provenance)?;
     Ok(())
 }
 
@@ -273,6 +275,14 @@ fn switch(store: &Store, manifest: &Manifest) -> Result<Option<SnapshotId>, Erro
         if !is_held(store, &file.sha256, &file.file)? {
             let delta = manifest.base.is_some();
             return Err(Error::Missing { file: file.file.clone(), sha256: file.sha256, delta });
+        }
+    }
+    // Where the other site took other bytes under a known name, they count here as well.
+    let now = jiff::Timestamp::now().to_string();
+    for file in &files {
+        let upstream = store.row_named(&file.sha256, &file.file)?.map(|row| row.provenance.upstream);
+        if let Some(upstream) = upstream.filter(|upstream| upstream != LOCAL) {
+            store.replace(&upstream, &file.file, &file.sha256, &now)?;
         }
     }
     let origin = Origin { site: manifest.site.clone(), snapshot: manifest.snapshot.clone() };

@@ -9,7 +9,7 @@ use fs_err::os::unix::fs::OpenOptionsExt as _;
 use serde::Serialize;
 
 use super::console::one_line;
-use super::{Answer, Console, Context, Format, Usage, snapshot};
+use super::{Answer, Console, Context, Format, snapshot};
 use crate::digest::{HashingReader, Sha256};
 use crate::store::{Offered, Put, SnapshotId, Store};
 use crate::wheel::{Facts, GpuClass, ProjectName, WheelFilename};
@@ -23,9 +23,9 @@ const COPIED: usize = 256 << 10;
 /// Arguments of `jetwheel add`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Wheels are copied, never linked. Folders are searched for wheels with all their subfolders; symbolic links in them are
+Wheels are copied, never linked. Folders are searched for wheels with all their subfolders; symbolic links in them are \
 not followed. A damaged wheel is not taken in; the others are.
-Exit code: 0 if all were taken in; 1 if one was refused; 3 if one could not be read as a wheel at all.
+Exit code: 0 if all were taken in; 1 if one was refused; 3 if one is not there or could not be read as a wheel.
 
 Examples:
   jetwheel add torch-2.8.0-cp310-cp310-linux_aarch64.whl
@@ -92,7 +92,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     for path in &arguments.paths {
         let path = context.path(path);
         // Only here are links followed: whoever names one means what it points to.
-        let kind = fs::metadata(&path).map_err(|error| Usage(error.to_string()))?;
+        let kind = Path::metadata(&path).with_context(|| format!("{}: cannot be read", path.display()))?;
         if kind.is_dir() {
             search(&path, 0, &mut wheels, &mut context.console)?;
         } else {

@@ -14,7 +14,7 @@ const LONGEST_LINE: usize = 4096;
 /// Arguments of `jetwheel audit`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What is shown is `audit.jsonl` in the data folder, one JSON object a line. A full one (8 MiB) is called audit.jsonl.1, then
+What is shown is `audit.jsonl` in the data folder, one JSON object a line. A full one (8 MiB) is called audit.jsonl.1, then \
 audit.jsonl.2, and so on; none is ever removed.
 
 Examples:

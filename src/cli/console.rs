@@ -4,7 +4,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
+use bytesize::ByteSize;
 use serde::Serialize;
+
+/// A size in decimal units: `542.9 MB`.
+pub(super) fn in_units(bytes: u64) -> String {
+    ByteSize::b(bytes).display().si().to_string()
+}
 
 /// The two streams of a command. They are the process's own, or lead to the client of a running server.
 ///

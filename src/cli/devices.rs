@@ -3,17 +3,18 @@
 use std::fmt::Write as _;
 
 use super::{Answer, Context, Format, Usage};
-use crate::policy::{DeviceProfile, Policy};
+use crate::policy::{DeviceProfile, Pattern, Policy};
 
 /// Arguments of `jetwheel devices`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   jetwheel devices
+  jetwheel devices 'orin-jp6*'
   jetwheel devices orin-jp6.2
   jetwheel --policies site/ devices robots --format json")]
 pub struct Arguments {
-    /// Profile to show in full
+    /// Profile to show in full; with a * in it, which stands for any letters, a pattern of those to list
     #[arg(value_name = "ID")]
     id: Option<String>,
 }
@@ -21,8 +22,8 @@ pub struct Arguments {
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let policy = context.policy()?;
     match &arguments.id {
-        Some(id) => show(id, &policy, context),
-        None => list(&policy, context),
+        Some(id) if !id.contains('*') => show(id, &policy, context),
+        pattern => list(pattern.as_deref().unwrap_or("*"), &policy, context),
     }
 }
 
@@ -34,14 +35,20 @@ pub(super) fn find<'p>(policy: &'p Policy, id: &str) -> Result<&'p DeviceProfile
     })
 }
 
-fn list(policy: &Policy, context: &mut Context) -> anyhow::Result<Answer> {
+fn list(pattern: &str, policy: &Policy, context: &mut Context) -> anyhow::Result<Answer> {
+    let wanted = Pattern::new(pattern);
+    let devices: Vec<_> = policy.devices().filter(|device| wanted.matches(&device.id)).collect();
+    let answer = if devices.is_empty() { Answer::No } else { Answer::Yes };
     if context.format == Format::Json {
-        let devices: Vec<_> = policy.devices().collect();
         context.console.print_json(&devices)?;
-        return Ok(Answer::Yes);
+        return Ok(answer);
+    }
+    if devices.is_empty() {
+        context.console.say(format_args!("no device is called {pattern}; `jetwheel devices` lists all"))?;
+        return Ok(answer);
     }
     let heads = ["DEVICE", "SOC", "SM", "CUDA", "PTX", "STACK", "GLIBC", "PYTHON", "L4T"].map(str::to_owned);
-    let rows: Vec<[String; 9]> = std::iter::once(heads).chain(policy.devices().map(row)).collect();
+    let rows: Vec<[String; 9]> = std::iter::once(heads).chain(devices.into_iter().map(row)).collect();
     let widths: Vec<usize> =
         (0..9).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
     let mut table = String::new();
@@ -53,7 +60,7 @@ fn list(policy: &Policy, context: &mut Context) -> anyhow::Result<Answer> {
         writeln!(table, "{}", line.trim_end())?;
     }
     context.console.print(table)?;
-    Ok(Answer::Yes)
+    Ok(answer)
 }
 
 fn row(device: &DeviceProfile) -> [String; 9] {

@@ -119,16 +119,21 @@ fn look(
     Ok(Explanation { project: project.to_string(), device: id, files: Vec::new() })
 }
 
-/// Widths of the columns beside that of the file name: the longest verdict, and the longest code.
+/// Width of the longest verdict.
 const VERDICT: usize = 9;
-const CODE: usize = 23;
+
+/// Head of the last column.
+const FIRST_REASON: &str = "first reason";
 
 /// The table of all files, then the reasons and notes of each in full.
 fn text(explanation: &Explanation, width: usize) -> String {
     let files = &explanation.files;
     let version = files.iter().map(|file| file.version.chars().count()).max().unwrap_or(0).clamp(7, 24);
+    let first_code =
+        |file: &ExplainedFile| file.reasons.first().map(|reason| code_name(&reason.code)).unwrap_or_default();
+    let code = files.iter().map(|file| first_code(file).len()).max().unwrap_or(0).max(FIRST_REASON.len());
     let room =
-        width.saturating_sub(version.saturating_add(VERDICT).saturating_add(CODE).saturating_add(6)).max(16);
+        width.saturating_sub(version.saturating_add(VERDICT).saturating_add(code).saturating_add(6)).max(16);
     let name = files.iter().map(|file| file.file.chars().count()).max().unwrap_or(0).clamp(4, room);
     let mut out = String::new();
     if files.is_empty() {
@@ -144,10 +149,9 @@ fn text(explanation: &Explanation, width: usize) -> String {
         out.push_str(line.trim_end());
         out.push('\n');
     };
-    row(["version", "file", "verdict", "first reason"]);
+    row(["version", "file", "verdict", FIRST_REASON]);
     for file in files {
-        let code = file.reasons.first().map(|reason| code_name(&reason.code)).unwrap_or_default();
-        row([&file.version, &file.file, &file.verdict.to_string(), &code]);
+        row([&file.version, &file.file, &file.verdict.to_string(), &first_code(file)]);
     }
     for file in files {
         out.push_str(&details(file, width));
@@ -205,7 +209,7 @@ fn details(file: &ExplainedFile, width: usize) -> String {
 const HANGING: usize = 4;
 
 /// A text cut to a width, with a mark where something is missing.
-fn cut(text: &str, width: usize) -> String {
+pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

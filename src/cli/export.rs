@@ -19,9 +19,9 @@ const PASSWORD: &str = "JETWHEEL_KEY_PASSWORD";
 /// Arguments of `jetwheel export`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Writes one tar file with all wheels that the devices' indexes list, for `jetwheel import` at a site without network. Where
-requirements are given it holds what they need, dependencies included, and nothing else, with a lock file for each device,
-pylock.DEVICE.toml. With a key, FILE.minisig is a signature in minisign's format over FILE: `minisign -Vm FILE -p KEY.pub` checks it too. Keys are those
+Writes one tar file with all wheels that the devices' indexes list, for `jetwheel import` at a site without network. Where \
+requirements are given it holds what they need, dependencies included, and nothing else, with a lock file for each device, \
+pylock.DEVICE.toml. With a key, FILE.minisig is a signature in minisign's format over FILE: `minisign -Vm FILE -p KEY.pub` checks it too. Keys are those \
 of `minisign -G -W`, or of --make-key; the password of one that has a password is read from JETWHEEL_KEY_PASSWORD.
 
 Examples:

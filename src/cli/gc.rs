@@ -7,8 +7,8 @@ use super::{Answer, Context, Format};
 /// Arguments of `jetwheel gc`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Removes snapshots that the retention rule lets go (the configuration's keep_snapshots, 50 by default; never one that has a
-name or that a channel names), then blobs that neither the catalogue nor any kept snapshot names, if they are older than the
+Removes snapshots that the retention rule lets go (the configuration's keep_snapshots, 50 by default; never one that has a \
+name or that a channel names), then blobs that neither the catalogue nor any kept snapshot names, if they are older than the \
 delay. What the catalogue holds always stays. Safe beside a sync and a serving mirror.
 
 Examples:

@@ -15,10 +15,10 @@ const SENT_ADVISORIES: &str = "advisories/of-the-sender.toml";
 /// Arguments of `jetwheel import`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Verifies the signature, then every hash, then reads every wheel anew; what the sender says of a wheel is compared and not
-believed. Only when all is right does anything change: the wheels are taken in, the channel `candidate` is moved to the
-snapshot that they make up, and the sender's policy and advisories replace those of earlier bundles. An import that was broken
-off goes on where it was. With a key, a bundle that is not signed by it is refused; the configuration's public_key is used
+Verifies the signature, then every hash, then reads every wheel anew; what the sender says of a wheel is compared and not \
+believed. Only when all is right does anything change: the wheels are taken in, the channel `candidate` is moved to the \
+snapshot that they make up, and the sender's policy and advisories replace those of earlier bundles. An import that was broken \
+off goes on where it was. With a key, a bundle that is not signed by it is refused; the configuration's public_key is used \
 where none is given here.
 
 Examples:

@@ -8,8 +8,8 @@ use crate::store::Store;
 /// Arguments of `jetwheel migrate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Copies the store of this data folder and configuration to that of another configuration: from an embedded one to a
-database and a bucket, back, or to another folder. Run again after it was cut short, it goes on where it ended. Wheels are
+Copies the store of this data folder and configuration to that of another configuration: from an embedded one to a \
+database and a bucket, back, or to another folder. Run again after it was cut short, it goes on where it ended. Wheels are \
 hashed on their way. Nobody should write to either store meanwhile.
 
 Examples:

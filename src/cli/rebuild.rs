@@ -5,7 +5,7 @@ use super::{Answer, Context, Format};
 /// Arguments of `jetwheel rebuild`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The blobs and their sidecar files are the truth; the catalogue is made from them. A damaged catalogue is made anew
+The blobs and their sidecar files are the truth; the catalogue is made from them. A damaged catalogue is made anew \
 without being asked; this command is for a store whose files were copied or restored by hand.
 
 Examples:

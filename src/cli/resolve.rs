@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::ValueEnum;
 
+use super::console::in_units;
 use super::{Answer, Context, Format, Usage, snapshot};
 use crate::policy::DeviceProfile;
 use crate::resolve::{
@@ -16,6 +17,9 @@ use crate::server::verdicts::{Terms, Verdicts};
 
 /// How deep requirements files may name each other.
 const DEEPEST_FILES: usize = 16;
+
+/// Width of the column of versions where all are short.
+const SHORTEST_VERSION: usize = 12;
 
 /// Arguments of `jetwheel resolve`.
 #[derive(Debug, clap::Args)]
@@ -167,13 +171,16 @@ fn print(
             let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or_default();
             let packages = &resolution.packages;
             let name = width(&mut packages.iter().map(|package| package.candidate.project.as_str().len()));
+            let version =
+                width(&mut packages.iter().map(|package| package.candidate.version_text.chars().count()))
+                    .max(SHORTEST_VERSION);
             for package in packages {
                 let candidate = &package.candidate;
                 context.console.print(format_args!(
-                    "{:name$}  {:12}  {}\n",
+                    "{:name$}  {:version$}  {}\n",
                     candidate.project,
                     candidate.version_text,
-                    bytes(candidate.size.unwrap_or_default()),
+                    in_units(candidate.size.unwrap_or_default()),
                 ))?;
             }
             let total = packages.iter().filter_map(|package| package.candidate.size).sum();
@@ -181,7 +188,7 @@ fn print(
                 "{} wheels for {}, {}\n",
                 packages.len(),
                 device.id,
-                bytes(total)
+                in_units(total)
             ))?;
         }
     }
@@ -191,20 +198,6 @@ fn print(
         }
     }
     Ok(())
-}
-
-/// A number of bytes for people.
-fn bytes(count: u64) -> String {
-    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
-    let mut unit = "B";
-    let mut tenths = u128::from(count) * 10;
-    for larger in UNITS {
-        if tenths < 10_000 {
-            break;
-        }
-        (tenths, unit) = (tenths / 1000, larger);
-    }
-    if unit == "B" { format!("{count} B") } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
 }
 
 fn refuse(

@@ -41,7 +41,7 @@ Examples:
   jetwheel serve --listen 0.0.0.0:8443 --tls-cert mirror.pem --tls-key mirror.key
       over TLS; a renewed certificate is taken up within seconds, connections stay
 
-SIGTERM and SIGINT stop it: requests in flight may end, for 30 seconds at most. A change in the policy
+SIGTERM and SIGINT stop it: requests in flight may end, for 30 seconds at most. A change in the policy \
 folder takes effect at the next request; one that cannot be used is logged, and shown by /readyz.")]
 pub struct Arguments {
     /// Address and port to listen on [default: 127.0.0.1:8080]; port 0 takes any free one

@@ -13,9 +13,9 @@ use crate::store::{self, NewSnapshot, PolicyFile, Snapshot, SnapshotId, Store};
 /// Arguments of `jetwheel snapshot`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every add, sync and import that changes something makes a snapshot: a frozen list of the wheels held. The channel
-`candidate` follows the newest of them; `stable` is moved by promote and rollback alone. A snapshot is chosen by its id,
-by its name, or by a channel that names it; `live` is what the store holds now. Devices reach one at
+Every add, sync and import that changes something makes a snapshot: a frozen list of the wheels held. The channel \
+`candidate` follows the newest of them; `stable` is moved by promote and rollback alone. A snapshot is chosen by its id, \
+by its name, or by a channel that names it; `live` is what the store holds now. Devices reach one at \
 /DEVICE@SNAPSHOT/simple/; which one a URL without @ stands for is the configuration's `channel`.
 
 Examples:
@@ -55,7 +55,7 @@ enum Verb {
         /// Id, name or channel; or `live`
         #[arg(value_name = "B")]
         to: String,
-        /// Say as well which verdicts changed by policy for this device; may be repeated
+        /// Say as well which verdicts changed for this device, by policy or by what is beside a wheel; may be repeated
         #[arg(long = "device", short = 'd', value_name = "ID")]
         devices: Vec<String>,
     },
@@ -353,7 +353,7 @@ fn diff((from, to): (&str, &str), devices: &[String], context: &mut Context) -> 
         remote.get(&format!("snapshots/{}/diff/{}", segment(from), segment(to)), &devices)?
     } else {
         let policy = context.policy()?;
-        snapshots::diff(&*context.store()?, (from, to), devices, &policy).map_err(wrong)?
+        snapshots::diff(&context.store()?, (from, to), devices, &policy).map_err(wrong)?
     };
     if context.format == Format::Json {
         context.console.print_json(&diff)?;
@@ -378,13 +378,13 @@ fn print_diff(diff: &Diff, context: &mut Context) -> anyhow::Result<()> {
     }
     for change in &diff.verdicts {
         let ChangedVerdict { device, file, from, to, reasons, .. } = change;
-        console.print(format_args!("policy   {file}\n         {device}: {from} -> {to}\n"))?;
+        console.print(format_args!("verdict  {file}\n         {device}: {from} -> {to}\n"))?;
         for reason in reasons {
             console.print(format_args!("         {}\n", reason.text))?;
         }
     }
     console.print(format_args!(
-        "{} added, {} gone, {} changed, {} verdicts changed by policy\n",
+        "{} added, {} gone, {} changed, {} verdicts changed\n",
         diff.files.added.len(),
         diff.files.gone.len(),
         diff.files.changed.len(),

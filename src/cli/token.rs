@@ -15,7 +15,7 @@ use crate::server::api::tokens::{self, Asked, Revoked, Told};
 /// Arguments of `jetwheel token`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Whatever changes the mirror over HTTP needs a token; reading needs one where the configuration's [access] says so. A running
+Whatever changes the mirror over HTTP needs a token; reading needs one where the configuration's [access] says so. A running \
 server takes up a new token, and lets a revoked one go, at once.
 
 Examples:
@@ -40,10 +40,10 @@ enum TokenCommand {
 /// Arguments of `jetwheel token create`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The token itself is printed to standard output, once; only a digest of it is kept. Clients present it as the password of the
+The token itself is printed to standard output, once; only a digest of it is kept. Clients present it as the password of the \
 user __token__ (pip, uv, twine: in a netrc file, in the URL, or asked for), or as `Authorization: Bearer`.
 
-Scopes: read (where the configuration's [access] asks for it), report (the same), upload, and admin, which is all of them.
+Scopes: read (where the configuration's [access] asks for it), report (the same), upload, and admin, which is all of them. \
 --device bounds reading and reporting; what is uploaded reaches every device that it runs on.
 
 Examples:

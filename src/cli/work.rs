@@ -14,8 +14,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Arguments of `jetwheel work`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Takes jobs from the queue of a shared store and does them, one after the other; any number of these processes, on any
-machine, share the work. `jetwheel sync --queue` puts jobs there. A job whose process dies goes to another one after half a
+Takes jobs from the queue of a shared store and does them, one after the other; any number of these processes, on any \
+machine, share the work. `jetwheel sync --queue` puts jobs there. A job whose process dies goes to another one after half a \
 minute; one that fails is tried again later, five times in all.
 
 Examples:

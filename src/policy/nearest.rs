@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use strsim::levenshtein;
+
 /// Ids that are named at most.
 const MOST: usize = 5;
 
@@ -19,7 +21,7 @@ pub(super) fn nearest<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) ->
         .enumerate()
         .map(|(at, id)| {
             let other_chip = chip(id) != chip(&wanted);
-            ((other_chip, line(id) != line(&wanted), distance(&wanted, id)), Reverse(at), id)
+            ((other_chip, line(id) != line(&wanted), levenshtein(&wanted, id)), Reverse(at), id)
         })
         .collect();
     ranked.sort_unstable();
@@ -42,21 +44,6 @@ fn chip(id: &str) -> &str {
 /// `orin-jp6` of `orin-jp6.2`.
 fn line(id: &str) -> &str {
     id.split('.').next().unwrap_or_default()
-}
-
-/// Levenshtein's distance, in bytes.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, left) in one.bytes().enumerate() {
-        let mut diagonal = index;
-        row[0] = index + 1;
-        for (at, right) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(left != right);
-            diagonal = row[at + 1];
-            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

@@ -194,6 +194,7 @@ async fn run(
         permits: Semaphore::new(1),
         budget: Budget::new(None),
         now: jiff::Timestamp::now().to_string(),
+        accept_changed: Arc::default(),
     };
     let of_sync = |error: sync::Error| failure(FailureKind::Store, chain(&error));
     let fetched = match fetch(&shared.files, &wanted, spool.path(), &progress).await {

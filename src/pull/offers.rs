@@ -93,7 +93,7 @@ fn make(
     (device, policy): (&DeviceProfile, &Arc<Policy>),
 ) -> Result<(Vec<Offer>, Vec<Job>), store::Error> {
     let now = jiff::Timestamp::now().to_string();
-    let gathered = gather(&shared.store, project, &standings.names, answers, &now)?;
+    let gathered = gather(&shared.store, project, &standings.names, answers, (&now, &BTreeSet::new()))?;
     for incident in &gathered.incidents {
         tracing::warn!(upstream = incident.upstream, kind = incident.kind, "{}", incident.text);
     }

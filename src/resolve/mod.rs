@@ -15,6 +15,7 @@
 mod candidate;
 pub mod closure;
 mod derivation;
+mod explanation;
 mod known;
 mod lock;
 mod markers;
@@ -26,15 +27,16 @@ mod requirement;
 mod requirements_file;
 mod rows;
 mod target;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use candidate::{Candidate, Index, Lookup, Metadata, NotMetadata};
+pub use explanation::{Cause, CauseKind, Explanation};
 pub use lock::{Lock, LockError, json, pylock, requirements_txt};
 pub use markers::{Environment, Marker, Missing, NotAMarker, Variable};
-pub use report::{Cause, CauseKind, Explanation};
 pub use requirement::{NotARequirement, Requirement};
 pub use requirements_file::{BadLine, Line, read_requirements};
 pub use rows::{KnownFile, request_conflicts, resolve_rows};

@@ -3,18 +3,18 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::{self, Write as _};
 
-use serde::Serialize;
 use version_ranges::Ranges;
 
 use super::candidate::Index;
 use super::derivation::{Fact, facts};
+use super::explanation::{Cause, CauseKind, Explanation};
 use super::known::{Known, Offer, Project, Unfit};
 use super::nearest::nearest;
 use super::provider::{Asked, Package};
 use super::range::{Pick, range_of};
 use super::requirement::Requirement;
+use super::words::{capital, listed, sentence, sentence_behind_colon, short_list};
 use super::{Abort, Derivation};
-use crate::policy::Reason;
 use crate::wheel::ProjectName;
 
 /// Most causes that are told; a person reads no more.
@@ -26,70 +26,6 @@ const MOST_SOUGHT: usize = 200;
 /// Most requirements of the request that its explanation repeats.
 const MOST_REPEATED: usize = 40;
 
-/// Most versions that one sentence names.
-const MOST_VERSIONS: usize = 4;
-
-/// Why nothing satisfies a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Explanation {
-    /// All of it, in sentences, one a line.
-    pub text: String,
-    /// What stands in the way, from the request downwards.
-    pub causes: Vec<Cause>,
-    /// A request near to this one that has an answer, as pins of the projects that were asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub instead: Vec<String>,
-    /// Other device profiles for which the request has an answer.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub elsewhere: Vec<String>,
-}
-
-/// One thing that stands in the way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cause {
-    /// Of which kind.
-    pub kind: CauseKind,
-    /// The project that it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub project: Option<ProjectName>,
-    /// The files that it is about, newest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<String>,
-    /// Why the device may not have them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    /// A sentence.
-    pub text: String,
-}
-
-/// Kinds of causes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CauseKind {
-    /// A wheel needs another project.
-    Needs,
-    /// The request contradicts itself.
-    Conflict,
-    /// A constraint limits a project.
-    Constraint,
-    /// The project is not known.
-    NoSuchProject,
-    /// It is, but not in that version.
-    NoSuchVersion,
-    /// It exists, and is refused for this device.
-    Refused,
-    /// It was yanked.
-    Yanked,
-    /// A pre-release, which the requirement leaves out.
-    PreRelease,
-    /// `Requires-Python` excludes the device's Python.
-    RequiresPython,
-    /// Its tags do not fit.
-    Tags,
-    /// Its metadata cannot be used.
-    Unusable,
-}
-
 impl fmt::Display for Unfit {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -98,17 +34,6 @@ impl fmt::Display for Unfit {
             Self::Refused(reason) => write!(out, "refused for this device: {}", reason.text),
             Self::Metadata(why) => out.write_str(why),
         }
-    }
-}
-
-impl Explanation {
-    /// Adds device profiles for which the same request has an answer.
-    pub fn offer_elsewhere(&mut self, devices: Vec<String>) {
-        if !devices.is_empty() {
-            let _infallible =
-                write!(self.text, "\nThe same request has an answer for {}.", listed(&devices, "and"));
-        }
-        self.elsewhere = devices;
     }
 }
 
@@ -547,48 +472,4 @@ fn versions(offers: &[&Offer]) -> String {
         }
     }
     listed(&short_list(&texts), "and")
-}
-
-fn short_list(texts: &[String]) -> Vec<String> {
-    let mut short: Vec<String> = texts.iter().take(MOST_VERSIONS).cloned().collect();
-    if texts.len() > MOST_VERSIONS {
-        short.truncate(MOST_VERSIONS - 1);
-        short.push(format!("{} more", texts.len() - short.len()));
-    }
-    short
-}
-
-/// `a`, `a and b`, `a, b and c`.
-pub(super) fn listed(texts: &[String], word: &str) -> String {
-    match texts {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} {word} {last}", first.join(", ")),
-    }
-}
-
-fn capital(text: &str) -> String {
-    match text.strip_prefix("every ") {
-        Some(rest) => format!("Every {rest}"),
-        None => text.to_owned(),
-    }
-}
-
-/// A text as a sentence of its own; empty stays empty.
-fn sentence(text: &str) -> String {
-    let text = text.trim();
-    let mut letters = text.chars();
-    match letters.next() {
-        None => String::new(),
-        Some(first) => ended(&format!("{}{}", first.to_uppercase(), letters.as_str())),
-    }
-}
-
-/// A text as it stands behind a colon.
-fn sentence_behind_colon(text: &str) -> String {
-    ended(text.trim())
-}
-
-fn ended(text: &str) -> String {
-    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }

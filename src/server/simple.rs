@@ -111,8 +111,7 @@ pub(super) async fn project(
     let (in_force, known_outdated) = (Arc::clone(in_force), outdated.clone());
     let page = page(state, key, made_from, move |state| {
         let mut files = state.store.listing(&project)?;
-        let lists = |file: &Listed| scope.lists(&project, &file.file, &file.sha256);
-        files.retain(|file| lists(file) || scope.knew(file.held, &file.provenance));
+        files.retain(|file| scope.offers(file) || scope.knew(file.held, &file.provenance));
         if files.is_empty() && offers.files.is_empty() && offers.waiting == 0 {
             return Err(nothing_known(state, &project, &scope, known_outdated.as_ref())?);
         }
@@ -252,7 +251,7 @@ fn project_page(
         if !offers.files.is_empty() {
             looked_at.insert((file.sha256, file.file.clone()));
         }
-        let frozen = scope.lists(&project, &file.file, &file.sha256);
+        let frozen = scope.offers(&file);
         if let Some(reason) = state.verdicts.refusal(&file, together, terms)? {
             let why = format!("{}: {}", file.file, reason.text);
             if frozen { &mut hidden } else { &mut refused }.push(why);

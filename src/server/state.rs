@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use strsim::levenshtein;
 
 use super::accept::Form;
 use super::api::Api;
@@ -190,6 +191,9 @@ impl InForce {
     }
 }
 
+/// Bytes of a name that are looked at; longer ones are no typing errors.
+const LONGEST_NAME: usize = 64;
+
 /// How many names a message proposes.
 const PROPOSED: usize = 3;
 
@@ -200,55 +204,19 @@ pub(crate) fn nearest(name: &str, known: &[ProjectName]) -> Vec<String> {
 
 /// As [`nearest`], of any words.
 pub(super) fn nearest_words<'w>(name: &str, known: impl Iterator<Item = &'w str>) -> Vec<String> {
-    let name: Vec<u8> = name.bytes().take(64).collect();
+    let name = name.get(..name.floor_char_boundary(LONGEST_NAME)).unwrap_or_default();
     let most = name.len().div_ceil(3);
+    let near = |known: &&str| known.len().abs_diff(name.len()) <= most;
     let mut found: Vec<(usize, &str)> =
-        known.filter_map(|known| Some((distance(&name, known.as_bytes(), most)?, known))).collect();
+        known.filter(near).map(|known| (levenshtein(name, known), known)).collect();
+    found.retain(|(distance, _)| *distance <= most);
     found.sort_unstable();
     found.into_iter().take(PROPOSED).map(|(_, name)| name.to_owned()).collect()
-}
-
-/// The edit distance (Levenshtein) of two names, if it is at most `most`.
-fn distance(left: &[u8], right: &[u8], most: usize) -> Option<usize> {
-    if left.len().abs_diff(right.len()) > most {
-        return None;
-    }
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (above, letter) in left.iter().enumerate() {
-        let mut diagonal = above;
-        let mut before = above.saturating_add(1);
-        let mut least = before;
-        if let Some(first) = row.first_mut() {
-            *first = before;
-        }
-        for (cell, other) in row.iter_mut().skip(1).zip(right) {
-            let replaced = diagonal.saturating_add(usize::from(letter != other));
-            diagonal = *cell;
-            before = replaced.min(before.saturating_add(1)).min(diagonal.saturating_add(1));
-            least = least.min(before);
-            *cell = before;
-        }
-        if least > most {
-            return None;
-        }
-    }
-    row.last().copied().filter(|distance| *distance <= most)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Expected values counted by hand.
-    #[test]
-    fn measures_edit_distance() {
-        for (left, right, wanted) in
-            [("torch", "torch", 0), ("troch", "torch", 2), ("torch", "torchx", 1), ("kitten", "sitting", 3)]
-        {
-            assert_eq!(distance(left.as_bytes(), right.as_bytes(), 5), Some(wanted), "{left} {right}");
-        }
-        assert_eq!(distance(b"torch", b"numpy", 1), None);
-    }
 
     #[test]
     fn proposes_names_like_the_one_asked_for() {

@@ -18,7 +18,7 @@ use crate::policy::{Code, DeviceProfile, Judgement, Reason, Verdict, code_name, 
 use crate::resolve::closure::{Brief, Change, Connected, Wheel};
 use crate::resolve::{Failure, KnownFile, Request, Resolution, resolve_rows};
 use crate::store::{self, Listed, Store};
-use crate::wheel::{Facts, GpuClass, ProjectName};
+use crate::wheel::{Facts, ProjectName};
 
 /// How much is kept of verdicts on single files, in bytes: those on some 40,000 files.
 const VERDICTS_WEIGHT: usize = 16 << 20;
@@ -131,6 +131,24 @@ impl Verdicts {
         }
         let change = together.refusal(&listed.sha256, &listed.file);
         Ok(change.and_then(|change| change.refusals.first().cloned()))
+    }
+
+    /// The verdicts on the files of a project that count, each alone and beside what it needs. Blocks.
+    pub(crate) fn judged(
+        &self,
+        project: &ProjectName,
+        terms: Terms<'_>,
+    ) -> Result<HashMap<(Sha256, String), Verdict>, store::Error> {
+        let together = self.together(project, terms)?;
+        let judge = |file: Listed| {
+            let refused = together.refusal(&file.sha256, &file.file);
+            let verdict = match refused.filter(|change| !change.refusals.is_empty()) {
+                Some(_) => Verdict::Refuse,
+                None => self.alone(&file, terms)?.verdict,
+            };
+            Ok(((file.sha256, file.file), verdict))
+        };
+        self.listing(project, terms.scope)?.into_iter().map(judge).collect()
     }
 
     /// What was found for a project, if that still holds. Does not block.
@@ -248,7 +266,7 @@ impl Verdicts {
     /// The files of a project that count.
     fn listing(&self, project: &ProjectName, scope: &Scope) -> Result<Vec<Listed>, store::Error> {
         let mut files = self.store.listing(project)?;
-        files.retain(|file| scope.lists(project, &file.file, &file.sha256));
+        files.retain(|file| scope.offers(file));
         Ok(files)
     }
 
@@ -421,23 +439,10 @@ fn unlisted(verdict: Verdict) -> Reason {
 /// What the catalogue itself says of a file.
 fn name_alone(file: &Listed) -> Facts {
     Facts {
-        file: file.file.clone(),
-        sha256: file.sha256,
-        size: file.size,
         project: Some(file.project.clone()),
         version: file.version.clone(),
-        tags: Vec::new(),
         requires_python: file.requires_python.clone(),
-        requires_dist: Vec::new(),
-        provides_extra: Vec::new(),
         metadata_sha256: file.metadata_sha256,
-        gpu: GpuClass::None,
-        members: Vec::new(),
-        compilers: Vec::new(),
-        images: BTreeMap::new(),
-        cuda_sources: 0,
-        inspector: 0,
-        needed_dlopen: Vec::new(),
-        damage: Vec::new(),
+        ..Facts::blank(file.file.clone(), file.sha256, file.size)
     }
 }

@@ -6,7 +6,7 @@ use super::lru::Lru;
 use super::refusal::{Refusal, cut};
 use super::state::{State, nearest_words};
 use crate::digest::Sha256;
-use crate::store::{self, CHANNELS, FilesByProject, Provenance, SnapshotHead, SnapshotId, Store};
+use crate::store::{self, CHANNELS, FilesByProject, Listed, Provenance, SnapshotHead, SnapshotId, Store};
 use crate::wheel::ProjectName;
 
 /// How much is kept of the lists of snapshots, in bytes; one of 20,000 files has some 3 MB.
@@ -110,6 +110,14 @@ impl Scope {
         match self {
             Self::Live => true,
             Self::Snapshot(frozen) => frozen.lists(project, file, sha256),
+        }
+    }
+
+    /// Whether a device may choose a file: one that others replaced is in the snapshots from before alone.
+    pub(super) fn offers(&self, file: &Listed) -> bool {
+        match self {
+            Self::Live => file.provenance.replaced_since.is_none(),
+            Self::Snapshot(frozen) => frozen.lists(&file.project, &file.file, &file.sha256),
         }
     }
 

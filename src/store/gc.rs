@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::blobs::{Found, Part};
 use super::postgres::{Lock, Session};
-use super::{Error, SnapshotId, Store};
+use super::{Error, SnapshotId, Store, arrived};
 use crate::digest::Sha256;
 
 /// How many digests a report names.
@@ -83,6 +83,9 @@ impl Store {
             self.places.blobs.settle(sha256)?;
         }
         self.sweep_imports((now, delay), &mut sweep)?;
+        if !dry_run {
+            arrived::sweep(&self.places.layout, delay)?;
+        }
         Ok(sweep)
     }
 

@@ -13,6 +13,7 @@
 //! snapshots/<id>.json              frozen lists of files, never changed
 //! channels/<name>.json             which snapshot a channel names
 //! site.json                        id of this store, and the newest bundles that it took in
+//! arrived/<64 hex>.whl, .left      wheels of a set that is not whole yet, and what a crash left of them
 //! incoming/<bundle>/               what an import has unpacked, before it is taken in
 //! quarantine/                      damaged blobs that `verify --repair` moved aside
 //! incidents.jsonl                  what upstreams and disks did wrong, one JSON object a line
@@ -82,6 +83,10 @@ impl Layout {
 
     pub(super) fn snapshot(&self, id: &SnapshotId) -> PathBuf {
         self.snapshots().join(format!("{id}.json"))
+    }
+
+    pub(super) fn arrived(&self) -> PathBuf {
+        self.dir.join("arrived")
     }
 
     pub(super) fn incoming(&self) -> PathBuf {

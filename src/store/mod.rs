@@ -15,9 +15,10 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Sha256;
-use crate::wheel::{Damage, DamageCode, Facts, GpuClass, ProjectName};
+use crate::wheel::{Damage, DamageCode, Facts, ProjectName};
 
 mod activity;
+mod arrived;
 mod audit;
 mod blobs;
 mod bridge;
@@ -107,6 +108,9 @@ pub struct Provenance {
     /// Since when the upstream lists it no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone_since: Option<String>,
+    /// Since when other bytes count under its name: it is in the snapshots from before alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_since: Option<String>,
 }
 
 /// What [`Store::put`] found.
@@ -537,28 +541,16 @@ fn strange(key: &[u8]) -> Fault {
 /// The row of a file whose facts cannot be read: damaged, so that no device is given it.
 fn unreadable_row(listed: Listed, found: &str) -> Row {
     let facts = Facts {
-        file: listed.file,
-        sha256: listed.sha256,
-        size: listed.size,
         project: Some(listed.project),
         version: listed.version,
-        tags: Vec::new(),
         requires_python: listed.requires_python,
-        requires_dist: Vec::new(),
-        provides_extra: Vec::new(),
         metadata_sha256: listed.metadata_sha256,
-        gpu: GpuClass::None,
-        members: Vec::new(),
-        compilers: Vec::new(),
-        images: std::collections::BTreeMap::new(),
-        cuda_sources: 0,
-        inspector: 0,
-        needed_dlopen: Vec::new(),
         damage: vec![Damage {
             code: DamageCode::Damaged,
             member: None,
             text: format!("the store's sidecar file {found}; run jetwheel verify --repair"),
         }],
+        ..Facts::blank(listed.file, listed.sha256, listed.size)
     };
     Row { facts: Arc::new(facts), provenance: listed.provenance, held: listed.held }
 }

@@ -16,7 +16,7 @@ use super::postgres::{Database, Postgres};
 use super::revision::Revisions;
 use super::snapshot::Index;
 use super::write::Writer;
-use super::{Error, Places, Store, recover, tokens};
+use super::{Error, Places, Store, arrived, recover, tokens};
 
 /// How many snapshots are kept unless the configuration says otherwise.
 pub const KEEP_SNAPSHOTS: usize = 50;
@@ -82,6 +82,7 @@ impl Store {
 
     fn open_embedded(dir: &Path, backends: &Backends) -> Result<Self, Error> {
         let (layout, lock, format) = Layout::claim(dir)?;
+        arrived::settle(&layout)?;
         let bridge = || Bridge::new().map(Arc::new).map_err(Error::io(dir));
         let blobs = backends.blobs(&layout, bridge)?;
         let notes = Notes::new(notes::Backend::Disk(notes::Disk::new(layout.clone())));

@@ -71,6 +71,41 @@ pub(super) struct News {
     pub(super) first_at_url: bool,
 }
 
+impl Entry {
+    /// Lets other bytes count in its place, under its name on that upstream.
+    pub(super) fn give_way(&mut self, upstream: &str, now: &str) {
+        for sighting in self.sightings.iter_mut().filter(|sighting| sighting.upstream == upstream) {
+            (sighting.pinned, sighting.first_at_url) = (false, false);
+        }
+        self.provenance.replaced_since.get_or_insert_with(|| now.to_owned());
+        if self.provenance.upstream == upstream {
+            self.provenance.gone_since.get_or_insert_with(|| now.to_owned());
+        }
+    }
+
+    /// Makes it the file that counts under its name on that upstream.
+    pub(super) fn take_over(&mut self, upstream: &str, now: &str) {
+        let seen_there = |sighting: &&mut Sighting| sighting.upstream == upstream;
+        let sightings = self.sightings.iter_mut().filter(seen_there);
+        let count = sightings
+            .map(|sighting| (sighting.pinned, sighting.first_at_url) = (true, sighting.url.is_some()))
+            .count();
+        if count == 0 {
+            self.sightings.push(Sighting {
+                upstream: upstream.to_owned(),
+                url: None,
+                first_seen: now.to_owned(),
+                pinned: true,
+                first_at_url: false,
+            });
+        }
+        self.provenance.replaced_since = None;
+        if self.provenance.upstream == upstream {
+            self.provenance.gone_since = None;
+        }
+    }
+}
+
 /// Why a sidecar file cannot be taken at its word.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotASidecar {
@@ -197,6 +232,7 @@ impl Entry {
         }
         self.provenance.yanked.clone_from(&provenance.yanked);
         self.provenance.gone_since.clone_from(&provenance.gone_since);
+        self.provenance.replaced_since.clone_from(&provenance.replaced_since);
         if self.provenance.upload_time.is_none() {
             self.provenance.upload_time.clone_from(&provenance.upload_time);
         }

@@ -8,7 +8,7 @@ use super::catalogue::record::{SUM, Stamp, pin_key, url_key};
 use super::catalogue::{Catalogue, Fault, Postgres, Records};
 use super::layout::Layout;
 use super::postgres::{Lock, Session};
-use super::sidecar::{LONGEST, News, Sidecar};
+use super::sidecar::{Entry, LONGEST, News, Sidecar};
 use super::{Error, Provenance, Put, Store, locked, recover};
 use crate::digest::Sha256;
 use crate::wheel::{Facts, ProjectName};
@@ -91,6 +91,35 @@ impl Store {
             Ok(sidecar)
         })?;
         Ok(())
+    }
+
+    /// Has the held file of that digest count under its name on an upstream, in place of the one of first sight, which stays in
+    /// the snapshots that list it. Yields the digest of that one; none where it is this one, or where the new one is not held.
+    ///
+    /// A crash in between leaves the old one given up and both held: doing it again ends it.
+    pub fn replace(
+        &self,
+        upstream: &str,
+        file: &str,
+        sha256: &Sha256,
+        now: &str,
+    ) -> Result<Option<Sha256>, Error> {
+        let Some(old) = self.pinned(upstream, file)?.filter(|old| old != sha256) else { return Ok(None) };
+        if self.row_named(sha256, file)?.is_none_or(|row| !row.held) {
+            return Ok(None);
+        }
+        let keys = [pin_key(upstream, file)];
+        let edit = |digest: Sha256, edit: fn(&mut Entry, &str, &str)| {
+            self.change(&digest, &keys, &|_, sidecar| {
+                let mut sidecar = sidecar.ok_or(Error::Unknown(digest))?;
+                let named = sidecar.files.iter_mut().filter(|entry| entry.facts.file == file);
+                named.for_each(|entry| edit(entry, upstream, now));
+                Ok(sidecar)
+            })
+        };
+        edit(old, Entry::give_way)?;
+        edit(*sha256, Entry::take_over)?;
+        Ok(Some(old))
     }
 
     /// Makes blob and METADATA member durable. Only one of equal files is written.

@@ -35,6 +35,8 @@ pub(crate) struct Gathered {
     pub(crate) unreached: BTreeSet<usize>,
     /// Upstreams that the store has files of the project from.
     pub(crate) known_from: BTreeSet<String>,
+    /// Candidates that are taken in place of others of their name, by whoever said so.
+    pub(crate) replacing: BTreeSet<usize>,
     /// Sizes that the page does not state, where they were asked for.
     pub(crate) sizes: BTreeMap<usize, Option<u64>>,
 }
@@ -78,7 +80,7 @@ pub(crate) fn gather(
     project: &ProjectName,
     names: &[String],
     answers: &[Answer],
-    now: &str,
+    (now, accepted): (&str, &BTreeSet<String>),
 ) -> Result<Gathered, store::Error> {
     let rows = store.rows(project)?;
     let mut gathered = Gathered {
@@ -121,7 +123,16 @@ pub(crate) fn gather(
                 continue;
             }
             let origin = Origin { upstream: upstream.clone(), link: link.clone() };
-            let known = known(store, &rows, &name, &origin, &mut gathered.incidents)?;
+            let replaces = accepted.contains(&name.text)
+                && store.pinned(&origin.upstream, &name.text)?.is_some_and(|pinned| stated != Some(pinned));
+            let known = if replaces {
+                gathered.replacing.insert(gathered.candidates.len());
+                rows.iter()
+                    .find(|row| Some(row.facts.sha256) == stated && row.facts.file == name.text)
+                    .cloned()
+            } else {
+                known(store, &rows, &name, &origin, &mut gathered.incidents)?
+            };
             if let Some(sha256) = stated {
                 seen.insert((name.text.clone(), sha256), gathered.candidates.len());
             }
@@ -155,7 +166,11 @@ fn add_held(rows: &[Row], gathered: &mut Gathered) {
             _ => None,
         })
         .collect();
-    for row in rows.iter().filter(|row| row.held && !listed.contains(&row.facts.sha256)) {
+    let replacing = gathered.replacing.iter().filter_map(|index| gathered.candidates.get(*index));
+    let replaced: BTreeSet<String> = replacing.map(|candidate| candidate.name.text.clone()).collect();
+    let counts = |row: &&Row| row.provenance.replaced_since.is_none() && !replaced.contains(&row.facts.file);
+    let held = rows.iter().filter(|row| row.held && !listed.contains(&row.facts.sha256));
+    for row in held.filter(counts) {
         let Ok(name) = row.facts.file.parse::<WheelFilename>() else { continue };
         let Some(knowledge) = of_row(row) else { continue };
         gathered.candidates.push(Candidate {
@@ -232,7 +247,11 @@ fn known(
     if let Some(pinned) = store.pinned(&origin.upstream, &name.text)?
         && pinned != stated
     {
-        let text = format!("the index page now says sha256 {stated}, at first sight it was {pinned}");
+        let text = format!(
+            "the index page now says sha256 {stated}, at first sight it was {pinned}, and that is kept; \
+             --accept-changed {} would take what is there now",
+            name.text
+        );
         incidents.push(note(store, IncidentKind::ChangedFile, origin, name, &text)?);
         return Ok(row_of(pinned));
     }
@@ -277,7 +296,8 @@ fn note_listing(
         .flat_map(|listing| &listing.files)
         .map(|link| (link.file.filename.as_str(), link))
         .collect();
-    for row in rows.iter().filter(|row| row.provenance.upstream == upstream) {
+    let counts = |row: &&Row| row.provenance.upstream == upstream && row.provenance.replaced_since.is_none();
+    for row in rows.iter().filter(counts) {
         let mut provenance = Provenance { gone_since: None, ..row.provenance.clone() };
         if let Some(link) = links.get(row.facts.file.as_str()) {
             provenance.yanked.clone_from(&link.file.yanked);
@@ -303,31 +323,19 @@ pub(crate) fn provenance(origin: &Origin, now: &str) -> Provenance {
         first_seen: now.to_owned(),
         upload_time: upload_time.map(|time| time.to_string()),
         yanked: file.yanked.clone(),
-        gone_since: None,
+        ..Provenance::default()
     }
 }
 
 /// The facts of a file that is no wheel: what its name says, and what is wrong.
 pub(crate) fn facts_of_damaged(name: &WheelFilename, sha256: Sha256, size: u64, text: String) -> Facts {
-    use crate::wheel::{Damage, DamageCode, GpuClass};
+    use crate::wheel::{Damage, DamageCode};
     Facts {
-        file: name.text.clone(),
-        sha256,
-        size,
         project: Some(name.project.clone()),
         version: Some(name.version_text().to_owned()),
         tags: name.tags().collect(),
-        requires_python: None,
-        requires_dist: Vec::new(),
-        provides_extra: Vec::new(),
-        metadata_sha256: None,
-        gpu: GpuClass::None,
-        members: Vec::new(),
-        compilers: Vec::new(),
-        images: BTreeMap::new(),
-        cuda_sources: 0,
         inspector: INSPECTOR,
-        needed_dlopen: Vec::new(),
         damage: vec![Damage { code: DamageCode::Damaged, member: None, text }],
+        ..Facts::blank(name.text.clone(), sha256, size)
     }
 }

@@ -21,6 +21,7 @@ mod shipped;
 pub(crate) mod take;
 mod view;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub use pass::run;
@@ -58,6 +59,8 @@ pub struct Request {
     pub dependencies: bool,
     /// Whether to go on where an upstream lost most of what it had.
     pub accept_losses: bool,
+    /// Names of files that are taken though their upstream had other bytes under that name at first sight.
+    pub accept_changed: BTreeSet<String>,
 }
 
 /// What a pass works with.

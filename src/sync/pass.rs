@@ -21,7 +21,7 @@ use super::shelf::{Entry, Shelf};
 use super::take::{Budget, Keeping, Taken, Taker};
 use super::{Error, Listener, Means, Request};
 use crate::policy::{DeviceProfile, Reason};
-use crate::wheel::ProjectName;
+use crate::wheel::{Machine, ProjectName};
 
 /// Projects that are worked on at the same time; how many wheels are fetched at once is another number.
 const PROJECTS_AT_ONCE: usize = 8;
@@ -46,6 +46,7 @@ pub async fn run(request: Request, means: Means, listener: Listener) -> Result<R
         permits: Semaphore::new(request.jobs.clamp(1, Semaphore::MAX_PERMITS)),
         budget: Budget::new(request.most_bytes),
         now: jiff::Timestamp::now().to_string(),
+        accept_changed: Arc::new(request.accept_changed),
     };
     let shelf = Arc::new(Shelf::new(taker, Pages::new(request.sources)));
     let rows =
@@ -54,7 +55,7 @@ pub async fn run(request: Request, means: Means, listener: Listener) -> Result<R
     let stopped = stop_at_losses(&shelf, request.accept_losses && !request.dry_run, &mut report).await?;
     if request.dependencies {
         let mut sets = Sets {
-            shelf,
+            shelf: Arc::clone(&shelf),
             devices,
             keep: request.keep,
             tries: request.tries,
@@ -65,14 +66,54 @@ pub async fn run(request: Request, means: Means, listener: Listener) -> Result<R
         sets.run(&request.requirements, &stopped, &mut report).await?;
     } else {
         let (keep, tries, dry_run) = (request.keep, request.tries, request.dry_run);
-        let pass = Pass { shelf, devices, stopped, keep, tries, dry_run };
+        let pass = Pass { shelf: Arc::clone(&shelf), devices, stopped, keep, tries, dry_run };
         pass.run(&request.requirements, &mut report).await?;
+    }
+    if !request.dry_run {
+        replace(&shelf, &mut report).await?;
+    }
+    if let Some(most) = request.most_bytes.filter(|_| request.dry_run) {
+        report.limit_plan(most, request.dependencies);
     }
     report.gone.sort();
     report.gone.dedup();
     report.shadowed.sort();
     report.shadowed.dedup();
     Ok(report)
+}
+
+/// Lets those files that were accepted in place of others count under their names, and says what became of each.
+async fn replace(shelf: &Shelf, report: &mut Report) -> Result<(), Error> {
+    for file in shelf.taker.accept_changed.iter() {
+        let mut replaced = None;
+        for (_, entry) in shelf.all() {
+            let gathered = entry.gathered();
+            let found = gathered.replacing.iter().find_map(|index| {
+                let candidate = gathered.candidates.get(*index).filter(|one| one.name.text == *file)?;
+                match &candidate.knowledge {
+                    Knowledge::Facts { facts, held: true, .. } => {
+                        Some((gathered.from.get(*index)?.clone(), facts.sha256))
+                    }
+                    _ => None,
+                }
+            });
+            drop(gathered);
+            let Some((upstream, new)) = found else { continue };
+            let (store, file, now) =
+                (Arc::clone(&shelf.taker.means.store), file.clone(), shelf.taker.now.clone());
+            let replacing = move || store.replace(&upstream, &file, &new, &now);
+            if let Some(old) = tokio::task::spawn_blocking(replacing).await?? {
+                replaced = Some((old, new));
+            }
+        }
+        report.notes.push(match replaced {
+            Some((old, new)) => format!(
+                "{file}: sha256 {new} counts from now on, as --accept-changed says; snapshots that list {old} keep that"
+            ),
+            None => format!("{file}: nothing was taken in its place; --accept-changed was of no use here"),
+        });
+    }
+    Ok(())
 }
 
 /// Finds out which upstreams lost most of what they had; yields the devices whose pass is over by that.
@@ -466,7 +507,7 @@ fn missing(want: &Want<'_>, plan: &Plan, gathered: &Gathered, asked: &[String]) 
         };
         return entry(format!("{file} {why}"), None);
     }
-    let nearest = nearest(plan)
+    let nearest = nearest(plan, gathered)
         .and_then(|(index, reasons)| Some(Nearest { file: name(index)?, reasons: reasons.to_vec() }));
     if let Some(nearest) = nearest {
         let why = nearest.reasons.first().map_or_else(String::new, sentence);
@@ -493,17 +534,21 @@ fn missing(want: &Want<'_>, plan: &Plan, gathered: &Gathered, asked: &[String]) 
     entry(format!("no version fits the request; the newest that is listed is {newest}"), None)
 }
 
-/// The candidate that came nearest: one that was looked into before one that its name rules out, and then the one whose
-/// first reason comes last in the order of reasons. Of equal ones the newest.
-fn nearest(plan: &Plan) -> Option<(usize, &[Reason])> {
+/// The candidate that came nearest: one that was looked into before one that its name rules out. Of the latter, one for
+/// the device's kind of machine before one for another system; then the one whose first reason comes last in the order of
+/// reasons, and of equal ones the newest.
+fn nearest<'p>(plan: &'p Plan, gathered: &Gathered) -> Option<(usize, &'p [Reason])> {
     let first = |reasons: &[Reason]| reasons.first().map(|reason| reason.code);
     let refused = plan.refused.iter().map(|(index, judgement)| (*index, judgement.reasons.as_slice()));
     let listed = plan.passed_over.iter().filter_map(|(index, why)| match why {
         PassedOver::Listing(reasons) => Some((*index, reasons.as_slice())),
         _ => None,
     });
-    let best = |one: &(usize, &[Reason])| first(one.1);
-    refused.rev().max_by_key(best).or_else(|| listed.rev().max_by_key(best))
+    let by_name = |(index, reasons): &(usize, &[Reason])| {
+        let name = gathered.candidates.get(*index).map(|candidate| &candidate.name);
+        (name.map(Machine::of), first(reasons), name.map(|name| name.version.clone()))
+    };
+    refused.rev().max_by_key(|(_, reasons)| first(reasons)).or_else(|| listed.max_by_key(by_name))
 }
 
 fn sentence(reason: &Reason) -> String {

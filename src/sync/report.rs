@@ -287,6 +287,36 @@ pub enum Outcome {
 }
 
 impl Report {
+    /// Leaves out of what would be fetched what would pass a limit in bytes; a pass for sets fetches what is smallest first.
+    pub(super) fn limit_plan(&mut self, most: u64, smallest_first: bool) {
+        if smallest_first {
+            self.planned.sort_by_key(|planned| planned.size);
+        }
+        let mut left = most;
+        let (within, over) = std::mem::take(&mut self.planned).into_iter().partition(|planned: &Planned| {
+            let rest = left.checked_sub(planned.size.unwrap_or(0));
+            left = rest.unwrap_or(left);
+            rest.is_some()
+        });
+        self.planned = within;
+        self.stopped_at_limit |= !over.is_empty();
+        for row in &mut self.devices {
+            let mut short = Vec::new();
+            for package in &mut row.packages {
+                if over
+                    .iter()
+                    .any(|planned| planned.file == package.file && planned.devices.contains(&row.device))
+                {
+                    package.state = State::OverLimit;
+                    short.push(package.file.as_str());
+                }
+            }
+            if !short.is_empty() && row.error.is_none() {
+                row.error = Some(format!("the set is not whole without {}", short.join(", ")).into());
+            }
+        }
+    }
+
     /// How the pass ended.
     pub fn outcome(&self) -> Outcome {
         let stopped = self.losses.iter().any(|loss| !loss.accepted);

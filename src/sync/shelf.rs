@@ -87,7 +87,8 @@ impl Shelf {
             answers.iter().filter_map(|answer| answer.as_ref().as_ref().err().cloned()).collect();
         let store = Arc::clone(&self.taker.means.store);
         let (own, now) = (project.clone(), self.taker.now.clone());
-        let gathering = move || gather(&store, &own, &names, &answers, &now);
+        let accepted = Arc::clone(&self.taker.accept_changed);
+        let gathering = move || gather(&store, &own, &names, &answers, (&now, &accepted));
         let gathered = tokio::task::spawn_blocking(gathering).await??;
         Ok(Entry {
             gathered: Mutex::new(gathered),

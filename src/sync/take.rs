@@ -1,5 +1,6 @@
 //! One candidate: fetch, verify, inspect, keep.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -64,6 +65,8 @@ pub(crate) struct Taker {
     pub(crate) permits: Semaphore,
     pub(crate) budget: Budget,
     pub(crate) now: String,
+    /// File names under which other bytes than at first sight are taken.
+    pub(crate) accept_changed: Arc<BTreeSet<String>>,
 }
 
 /// What is done with a wheel that a device takes.
@@ -135,6 +138,12 @@ impl Taker {
         let Ok(_permit) = self.permits.acquire().await else {
             return Ok(Taken::without_download(Knowledge::Unreachable));
         };
+        let file = candidate.name.text.clone();
+        if let Some(taken) = self.take_left(candidate, origin, keeping).await? {
+            let outcome = self.outcome(&taken);
+            (self.listener)(Progress::Ends { file, outcome });
+            return Ok(taken);
+        }
         let size = match size {
             None if self.budget.is_limited() => self.size(origin).await,
             known => known,
@@ -142,13 +151,32 @@ impl Taker {
         let Some(reserved) = self.budget.reserve(size) else {
             return Ok(Taken::without_download(Knowledge::OverLimit));
         };
-        let file = candidate.name.text.clone();
         (self.listener)(Progress::Begins { file: file.clone(), size });
         let taken = self.download(&candidate.name, origin, (size, reserved), keeping).await?;
         self.budget.settle(reserved, taken.bytes.unwrap_or(0));
         let outcome = self.outcome(&taken);
         (self.listener)(Progress::Ends { file, outcome });
         Ok(taken)
+    }
+
+    /// Takes what a pass that was killed had fetched of a candidate already.
+    async fn take_left(
+        &self,
+        candidate: &Candidate,
+        origin: &Origin,
+        keeping: Keeping,
+    ) -> Result<Option<Taken>, Error> {
+        let sha256 = match &candidate.knowledge {
+            Knowledge::Facts { facts, .. } => Some(facts.sha256),
+            _ => origin.link.file.sha256(),
+        };
+        let Some(sha256) = sha256 else { return Ok(None) };
+        let store = Arc::clone(&self.means.store);
+        let taking = move || store.take_left(&sha256);
+        let Some((spool, size)) = tokio::task::spawn_blocking(taking).await?? else { return Ok(None) };
+        let fetched = Fetched { sha256, size };
+        let taken = self.keep(&candidate.name, origin, spool, fetched, keeping).await?;
+        Ok(Some(Taken { bytes: None, ..taken }))
     }
 
     async fn download(
@@ -242,7 +270,9 @@ impl Taker {
         keeping: Keeping,
     ) -> Result<Taken, Error> {
         let bytes = Some(fetched.size);
-        if let Some(taken) = self.changed(name, origin, fetched).await? {
+        if !self.accept_changed.contains(&name.text)
+            && let Some(taken) = self.changed(name, origin, fetched).await?
+        {
             return Ok(Taken { bytes, ..taken });
         }
         (self.listener)(Progress::Inspecting { file: name.text.clone() });
@@ -266,6 +296,7 @@ impl Taker {
                 return Ok((inspection, true, None));
             }
             means.store.put_facts(facts, &provenance)?;
+            let spool = means.store.keep_arrived(spool, &facts.sha256);
             let (facts, metadata) = (Arc::new(facts.clone()), inspection.metadata.clone());
             Ok((inspection, true, Some(Pending { spool, facts, metadata, provenance })))
         };

@@ -14,7 +14,7 @@ use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Reason};
 use crate::resolve::closure::Abi;
 use crate::resolve::{self, Explanation, Failure, Index, Lookup, Metadata, Request, Target};
-use crate::wheel::{Facts, ProjectName, SupportedTags, WheelFilename};
+use crate::wheel::{Facts, Machine, ProjectName, SupportedTags, WheelFilename};
 
 /// A candidate: its project, and its place there.
 pub(super) type Place = (ProjectName, usize);
@@ -58,8 +58,10 @@ enum Misfit {
     None,
     /// It is for another Python.
     Python,
+    /// It is for another machine, or another release of the system.
+    Machine,
     /// It is for another system.
-    Platform,
+    System,
 }
 
 struct View<'a> {
@@ -218,7 +220,10 @@ impl Index for View<'_> {
             let refused = self.refusal(&(project.clone(), index), candidate);
             let misfit = match refused.as_ref().map(|reason| reason.code) {
                 Some(Code::PythonTag) if self.runs_on_platform(name) => Misfit::Python,
-                Some(Code::PythonTag | Code::PlatformTag) => Misfit::Platform,
+                Some(Code::PythonTag | Code::PlatformTag) if Machine::of(name) == Machine::OtherSystem => {
+                    Misfit::System
+                }
+                Some(Code::PythonTag | Code::PlatformTag) => Misfit::Machine,
                 _ => Misfit::None,
             };
             let candidate = resolve::Candidate {

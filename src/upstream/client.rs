@@ -276,7 +276,7 @@ impl Client {
             }
         };
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(error = &error as &dyn std::error::Error, wait_ms, "trying again");
+        tracing::debug!(error = &error as &dyn std::error::Error, wait_ms, "trying again");
         tokio::time::sleep(wait).await;
         Ok(())
     }

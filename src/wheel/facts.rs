@@ -74,6 +74,30 @@ pub struct Facts {
 pub const INSPECTOR: u32 = 2;
 
 impl Facts {
+    /// Facts of a file that nobody has looked into.
+    pub const fn blank(file: String, sha256: Sha256, size: u64) -> Self {
+        Self {
+            file,
+            sha256,
+            size,
+            project: None,
+            version: None,
+            tags: Vec::new(),
+            requires_python: None,
+            requires_dist: Vec::new(),
+            provides_extra: Vec::new(),
+            metadata_sha256: None,
+            gpu: GpuClass::None,
+            members: Vec::new(),
+            compilers: Vec::new(),
+            images: BTreeMap::new(),
+            cuda_sources: 0,
+            inspector: 0,
+            needed_dlopen: Vec::new(),
+            damage: Vec::new(),
+        }
+    }
+
     /// Whether inspecting the file again could show nothing that matters. Of others the file is fetched and inspected anew, unless
     /// it is at hand, for what is not known refuses nothing.
     pub fn are_current(&self) -> bool {

@@ -42,6 +42,34 @@ pub struct WheelFilename {
     pub platform: Vec<String>,
 }
 
+/// Which machines a wheel is for, by its platform tags alone; those that come later are nearer to a Jetson.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Machine {
+    /// Such as macOS or Windows.
+    OtherSystem,
+    /// Linux on another processor.
+    Linux,
+    /// 64-bit Arm with Linux, or any machine.
+    LinuxAarch64,
+}
+
+impl Machine {
+    /// The nearest of those that a wheel is for.
+    pub fn of(name: &WheelFilename) -> Self {
+        let of = |platform: &String| {
+            let linux = platform.contains("linux");
+            if platform == "any" || linux && platform.ends_with("_aarch64") {
+                Self::LinuxAarch64
+            } else if linux {
+                Self::Linux
+            } else {
+                Self::OtherSystem
+            }
+        };
+        name.platform.iter().map(of).max().unwrap_or(Self::OtherSystem)
+    }
+}
+
 /// Why a text is no file name of a wheel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {kind}")]

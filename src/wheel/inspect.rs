@@ -1,26 +1,22 @@
 //! From an archive to facts: all members in parallel, each read once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::archive::{Archive, Entry, Source, plain_path};
+use super::archive::{Archive, Entry, Source};
+use super::assemble::{add_scan, finish_facts};
 use super::class;
+use super::dist_info::DistInfo;
 use super::member::{self, Buffers, Outcome, Stated};
-use super::metadata::{METADATA_CAP, Metadata, wheel_tags};
-use super::record::{self, Digest, LONGEST_LINE, RECORD_CAP};
-use super::{
-    Compiler, CompilerTarget, Damage, DamageCode, Error, Facts, FatbinRow, GpuClass, INSPECTOR, Member,
-    MemberKind, ProjectName, WheelFilename,
-};
+use super::{Damage, DamageCode, Error, Facts, FatbinRow, INSPECTOR, Member, WheelFilename};
 use crate::digest::{Hasher, Sha256};
-use crate::fatbin::{Finish, Format, GpuCode, Scan, Scanner};
+use crate::fatbin::{Finish, Format, Scan, Scanner};
 
 /// The most things that are said to be wrong with one file; of more, their number is said.
-const MOST_DAMAGE: usize = 100;
+pub(super) const MOST_DAMAGE: usize = 100;
 
 /// The most characters of one of them.
 const LONGEST_DAMAGE: usize = 1000;
@@ -103,7 +99,7 @@ pub fn inspect_wheel_source(
     }
     progress.end();
 
-    let mut facts = empty_facts(file, sha256, size);
+    let mut facts = Facts { inspector: INSPECTOR, ..Facts::blank(file.to_owned(), sha256, size) };
     for (entry, outcome) in archive.entries.iter().zip(outcomes) {
         let Some(outcome) = outcome else { continue };
         damage.extend(outcome.damage);
@@ -164,7 +160,7 @@ pub fn inspect_file_source(
     };
     progress.end();
     let sha256 = options.sha256.or_else(|| hasher.map(Hasher::finish)).unwrap_or_else(|| Sha256::of(&[]));
-    let mut facts = empty_facts(file, sha256, size);
+    let mut facts = Facts { inspector: INSPECTOR, ..Facts::blank(file.to_owned(), sha256, size) };
     facts.damage = scan
         .damage
         .iter()
@@ -175,29 +171,6 @@ pub fn inspect_file_source(
     finish_facts(&mut facts);
     facts.gpu = class::classify_loose(&facts);
     Ok(Inspection { facts, metadata: Vec::new() })
-}
-
-fn empty_facts(file: &str, sha256: Sha256, size: u64) -> Facts {
-    Facts {
-        file: file.to_owned(),
-        sha256,
-        size,
-        project: None,
-        version: None,
-        tags: Vec::new(),
-        requires_python: None,
-        requires_dist: Vec::new(),
-        provides_extra: Vec::new(),
-        metadata_sha256: None,
-        gpu: GpuClass::None,
-        members: Vec::new(),
-        compilers: Vec::new(),
-        images: BTreeMap::new(),
-        cuda_sources: 0,
-        inspector: INSPECTOR,
-        needed_dlopen: Vec::new(),
-        damage: Vec::new(),
-    }
 }
 
 /// Tells how far the work has come, not too often.
@@ -347,346 +320,6 @@ fn read_file(
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
-        }
-    }
-}
-
-/// What the `.dist-info` folder says.
-#[derive(Default)]
-struct DistInfo {
-    metadata: Option<Metadata>,
-    metadata_bytes: Vec<u8>,
-    /// What RECORD says of each entry.
-    stated: Vec<Stated>,
-}
-
-impl DistInfo {
-    fn read(
-        name: &WheelFilename,
-        source: &dyn Source,
-        archive: &Archive,
-        buffers: &mut Buffers,
-        damage: &mut Vec<Damage>,
-    ) -> Self {
-        let mut info = Self::default();
-        let Some(folder) = find_folder(name, archive, damage) else { return info };
-        let index: HashMap<String, usize> = archive
-            .entries
-            .iter()
-            .enumerate()
-            .map(|(index, entry)| (plain_path(&entry.path), index))
-            .collect();
-        let mut read = |member: &str, cap| {
-            let path = format!("{folder}/{member}");
-            let Some(entry) = index.get(&path).and_then(|&index| archive.entries.get(index)) else {
-                if !archive.unreadable.iter().any(|unreadable| plain_path(unreadable) == path) {
-                    let text = format!("no {path}, expected one in every wheel");
-                    damage.push(Damage { code: DamageCode::Damaged, member: None, text });
-                }
-                return None;
-            };
-            match member::read_small(source, entry, cap, buffers) {
-                Ok(bytes) => Some(bytes),
-                Err(problem) => {
-                    damage.push(problem);
-                    None
-                }
-            }
-        };
-        let metadata = read("METADATA", METADATA_CAP);
-        let wheel = read("WHEEL", METADATA_CAP);
-        let record = read("RECORD", RECORD_CAP);
-
-        if let Some(bytes) = metadata {
-            let member = || Some(format!("{folder}/METADATA"));
-            match Metadata::parse(&bytes) {
-                Ok(metadata) => {
-                    for text in name_mismatches(name, &metadata) {
-                        damage.push(Damage { code: DamageCode::MetadataMismatch, member: member(), text });
-                    }
-                    info.metadata = Some(metadata);
-                }
-                Err(error) => damage.push(Damage {
-                    code: DamageCode::MetadataMismatch,
-                    member: member(),
-                    text: error.to_string(),
-                }),
-            }
-            info.metadata_bytes = bytes;
-        }
-        if let Some(text) = wheel.and_then(|bytes| tag_mismatch(name, &wheel_tags(&bytes))) {
-            let member = Some(format!("{folder}/WHEEL"));
-            damage.push(Damage { code: DamageCode::MetadataMismatch, member, text });
-        }
-        if let Some(bytes) = record {
-            info.stated = read_record(&folder, &bytes, &index, archive, damage);
-        }
-        info
-    }
-}
-
-/// The `.dist-info` folder: the one that is named after the file, else the only one.
-fn find_folder(name: &WheelFilename, archive: &Archive, damage: &mut Vec<Damage>) -> Option<String> {
-    let paths = archive.entries.iter().map(|entry| entry.path.as_str());
-    let folders: BTreeSet<&str> = paths
-        .chain(archive.unreadable.iter().map(String::as_str))
-        .filter_map(|path| path.split_once('/'))
-        .map(|(folder, _)| folder)
-        .filter(|folder| folder.ends_with(".dist-info"))
-        .collect();
-    let belongs = |folder: &str| {
-        let stem = folder.strip_suffix(".dist-info").unwrap_or(folder);
-        let (project, version) = stem.rsplit_once('-').unwrap_or((stem, ""));
-        project.parse::<ProjectName>().is_ok_and(|project| project == name.project)
-            && version.parse::<pep440_rs::Version>().is_ok_and(|version| version == name.version)
-    };
-    let own = folders.iter().find(|folder| belongs(folder));
-    let mut say = |code, text| damage.push(Damage { code, member: None, text });
-    match (own, folders.len()) {
-        (_, 0) => {
-            if archive.unreadable.is_empty() || !archive.entries.is_empty() {
-                say(DamageCode::Damaged, format!("no {}.dist-info folder, expected one", name.stem()));
-            }
-            None
-        }
-        (Some(folder), 1) => Some((*folder).to_owned()),
-        (Some(folder), count) => {
-            say(DamageCode::MetadataMismatch, format!("{count} .dist-info folders, expected one"));
-            Some((*folder).to_owned())
-        }
-        (None, _) => {
-            let folder = folders.first()?;
-            say(
-                DamageCode::MetadataMismatch,
-                format!("the metadata folder is {folder}, expected {}.dist-info", name.stem()),
-            );
-            Some((*folder).to_owned())
-        }
-    }
-}
-
-/// Where METADATA names another project or version than the file name.
-fn name_mismatches(name: &WheelFilename, metadata: &Metadata) -> Vec<String> {
-    let mut texts = Vec::new();
-    if metadata.name.parse::<ProjectName>().ok().as_ref() != Some(&name.project) {
-        texts.push(format!("Name is {:?}, expected {} as in the file name", metadata.name, name.project));
-    }
-    if metadata.version.parse::<pep440_rs::Version>().ok().as_ref() != Some(&name.version) {
-        let expected = name.version_text();
-        texts.push(format!("Version is {:?}, expected {expected} as in the file name", metadata.version));
-    }
-    texts
-}
-
-/// Where the file name claims a python tag, ABI tag or processor that WHEEL does not know.
-///
-/// The rest of the platform tag may differ: `auditwheel` and vendors rename files without touching WHEEL
-/// (cupy-cuda12x 13.6.0 has `linux_aarch64` in it, nvidia-cusparselt-cu13 0.8.0 `manylinux2014_sbsa`).
-fn tag_mismatch(name: &WheelFilename, wheel: &[String]) -> Option<String> {
-    let parts: Vec<(&str, &str, &str)> = wheel
-        .iter()
-        .filter_map(|tag| {
-            let (rest, platform) = tag.rsplit_once('-')?;
-            let (python, abi) = rest.split_once('-')?;
-            Some((python, abi, platform))
-        })
-        .collect();
-    if parts.is_empty() {
-        return None;
-    }
-    let known = |(python, abi)| parts.iter().any(|part| (part.0, part.1) == (python, abi));
-    let list = || wheel.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if let Some((python, abi)) = name.interpreters().find(|&pair| !known(pair)) {
-        return Some(format!("the tags are {}, but the file name claims {python}-{abi}", list()));
-    }
-    let processors: BTreeSet<&str> = parts.iter().filter_map(|part| processor(part.2)).collect();
-    let strange = name
-        .platform
-        .iter()
-        .find(|platform| processor(platform).is_some_and(|processor| !processors.contains(processor)));
-    strange
-        .filter(|_| !processors.is_empty())
-        .map(|platform| format!("the tags are {}, but the file name claims {platform}", list()))
-}
-
-/// The processor that a platform tag of Linux ends in.
-fn processor(platform: &str) -> Option<&'static str> {
-    const PROCESSORS: [(&str, &str); 7] = [
-        ("aarch64", "aarch64"),
-        ("sbsa", "aarch64"),
-        ("x86_64", "x86_64"),
-        ("i686", "i686"),
-        ("armv7l", "armv7l"),
-        ("ppc64le", "ppc64le"),
-        ("s390x", "s390x"),
-    ];
-    PROCESSORS.iter().find(|(end, _)| platform.ends_with(end)).map(|&(_, processor)| processor)
-}
-
-/// What RECORD states of each entry; paths without a member and members without a line are damage.
-fn read_record(
-    folder: &str,
-    bytes: &[u8],
-    index: &HashMap<String, usize>,
-    archive: &Archive,
-    damage: &mut Vec<Damage>,
-) -> Vec<Stated> {
-    let path = format!("{folder}/RECORD");
-    let unread = |text: String| Damage { code: DamageCode::HashMismatch, member: Some(path.clone()), text };
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        damage.push(unread("it is not UTF-8".to_owned()));
-        return Vec::new();
-    };
-    if let Some(longest) = text.split('\n').map(str::len).max().filter(|length| *length > LONGEST_LINE) {
-        damage.push(unread(format!("a line of {longest} bytes, expected at most {LONGEST_LINE}")));
-        return Vec::new();
-    }
-    let mut mismatch = |member: &str, text: String| {
-        // Kept short here already: RECORD can have very many lines.
-        if damage.len() <= MOST_DAMAGE.saturating_mul(2) {
-            damage.push(Damage { code: DamageCode::HashMismatch, member: Some(member.to_owned()), text });
-        }
-    };
-    let mut stated = vec![Stated::default(); archive.entries.len()];
-    let unreadable: BTreeSet<String> = archive.unreadable.iter().map(|path| plain_path(path)).collect();
-    for line in record::lines(text) {
-        let plain = plain_path(&line.path.replace('\\', "/"));
-        let Some(slot) = index.get(&plain).and_then(|&index| stated.get_mut(index)) else {
-            // Byte code that is made at installation is listed by some tools, without a digest.
-            if !line.digest.is_empty() && !unreadable.contains(&plain) {
-                let text =
-                    format!("line {} of RECORD lists it, but the wheel has no such member", line.number);
-                mismatch(&line.path, text);
-            }
-            continue;
-        };
-        slot.listed = true;
-        if plain == path {
-            continue;
-        }
-        slot.size = line.size.parse().ok().or(slot.size);
-        if !line.digest.is_empty() {
-            match Digest::parse(line.digest) {
-                Some(digest) if slot.digest.as_ref().is_some_and(|first| *first != digest) => {
-                    mismatch(
-                        &line.path,
-                        format!("line {} of RECORD contradicts an earlier one", line.number),
-                    );
-                }
-                Some(digest) => slot.digest = Some(digest),
-                None => {
-                    let digest: String = line.digest.chars().take(100).collect();
-                    let line = line.number;
-                    mismatch(
-                        &plain,
-                        format!("line {line} of RECORD states {digest:?}, expected sha256= or stronger"),
-                    );
-                }
-            }
-        }
-    }
-    let exempt = [path.clone(), format!("{path}.jws"), format!("{path}.p7s")];
-    for (entry, stated) in archive.entries.iter().zip(&stated) {
-        if !stated.listed && !exempt.contains(&plain_path(&entry.path)) {
-            mismatch(&entry.path, "RECORD does not list it".to_owned());
-        }
-    }
-    stated
-}
-
-/// Adds what a scan of a member, or of the file itself, found.
-fn add_scan(facts: &mut Facts, path: &str, size: u64, scan: Scan) {
-    facts.needed_dlopen.extend(scan.dlopened);
-    if let Some(compiler) = scan.compiler.filter(|compiler| !compiler.targets.is_empty()) {
-        facts.compilers.push(Compiler {
-            path: path.to_owned(),
-            cuda: compiler.cuda,
-            targets: compiler.targets.into_iter().map(CompilerTarget).collect(),
-        });
-    }
-    let fatbins: Vec<FatbinRow> = scan
-        .rows
-        .into_iter()
-        .map(|row| FatbinRow { section: row.section, images: row.images, count: row.count })
-        .collect();
-    let mut member = Member {
-        path: path.to_owned(),
-        size,
-        kind: MemberKind::Other,
-        machine: None,
-        soname: None,
-        needed: Vec::new(),
-        runpath: Vec::new(),
-        glibc: None,
-        glibcxx: None,
-        cxxabi: None,
-        numpy_abi: scan.signs.numpy(),
-        cxx11_abi: scan.signs.cxx11(),
-        registered_fatbins: 0,
-        fatbins,
-        bare_cubins: scan.bare_cubins.into_iter().map(|(code, count)| (image_name(&code), count)).collect(),
-        images: BTreeMap::new(),
-    };
-    match scan.format {
-        Format::Elf(elf) => {
-            member.kind = MemberKind::Elf;
-            member.machine = Some(machine_name(elf.machine));
-            member.soname = elf.soname;
-            member.needed = elf.needed;
-            member.runpath = elf.runpath;
-            member.glibc = elf.glibc;
-            member.glibcxx = elf.glibcxx;
-            member.cxxabi = elf.cxxabi;
-            member.registered_fatbins = elf.registered_fatbins;
-        }
-        Format::Archive => member.kind = MemberKind::Archive,
-        Format::Fatbin => member.kind = MemberKind::Fatbin,
-        Format::Cubin(code) => {
-            member.kind = MemberKind::Cubin;
-            member.fatbins.insert(0, FatbinRow { section: None, images: vec![code], count: 1 });
-        }
-        Format::Ptx(code) => {
-            member.kind = MemberKind::Ptx;
-            member.fatbins.insert(0, FatbinRow { section: None, images: vec![code], count: 1 });
-        }
-        Format::Other if member.fatbins.is_empty() && member.bare_cubins.is_empty() => return,
-        Format::Other => {}
-    }
-    for row in &member.fatbins {
-        // PTX of two ISA versions for one target is one name, and one fatbinary.
-        let names: BTreeSet<String> = row.images.iter().map(image_name).collect();
-        for name in names {
-            let count = member.images.entry(name).or_default();
-            *count = count.saturating_add(row.count);
-        }
-    }
-    facts.members.push(member);
-}
-
-/// The name under which images are counted: PTX without its ISA version.
-fn image_name(code: &GpuCode) -> String {
-    let text = code.to_string();
-    text.split_once(' ').map_or(text.clone(), |(name, _)| name.to_owned())
-}
-
-fn machine_name(machine: u16) -> String {
-    match machine {
-        183 => "aarch64".to_owned(),
-        62 => "x86_64".to_owned(),
-        other => format!("em-{other}"),
-    }
-}
-
-/// Sums up over the members, in an order that does not depend on the threads.
-fn finish_facts(facts: &mut Facts) {
-    facts.members.sort_by(|a, b| a.path.cmp(&b.path));
-    facts.compilers.sort_by(|a, b| a.path.cmp(&b.path));
-    facts.needed_dlopen.sort();
-    facts.needed_dlopen.dedup();
-    for member in &facts.members {
-        for (name, count) in &member.images {
-            let total = facts.images.entry(name.clone()).or_default();
-            *total = total.saturating_add(*count);
         }
     }
 }

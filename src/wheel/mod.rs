@@ -14,7 +14,9 @@
 )]
 
 mod archive;
+mod assemble;
 mod class;
+mod dist_info;
 mod error;
 mod facts;
 mod file;
@@ -33,7 +35,7 @@ pub use facts::{
     Compiler, CompilerTarget, Damage, DamageCode, Facts, FatbinRow, GpuClass, INSPECTOR, Member, MemberKind,
 };
 pub use file::{inspect_file, inspect_wheel, inspect_wheel_as};
-pub use filename::{FilenameErrorKind, NotAWheelFilename, WheelFilename};
+pub use filename::{FilenameErrorKind, Machine, NotAWheelFilename, WheelFilename};
 pub use inspect::{InspectOptions, Inspection, inspect_file_source, inspect_wheel_source};
 pub use metadata::{METADATA_CAP, Metadata, MetadataError, wheel_tags};
 pub use name::{NotAProjectName, ProjectName};

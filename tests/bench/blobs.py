@@ -7,7 +7,7 @@
 `small` runs verify and gc under a limit of their address space for data (RLIMIT_DATA), and prints time and peak RSS.
 `large` prints how fast verify is as a part of `xargs -P2 sha256sum` over the same files; rounds alternate, the median counts.
 """
-import hashlib, json, os, pathlib, resource, statistics, subprocess, sys, tempfile, time
+import argparse, hashlib, json, os, pathlib, resource, statistics, subprocess, tempfile, time
 
 MEMBER = b"Metadata-Version: 2.1\nName: demo\n"
 
@@ -82,11 +82,14 @@ def large(binary, folder, mib):
 
 
 if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    limit = int(sys.argv[sys.argv.index("--limit-mib") + 1]) if "--limit-mib" in sys.argv else 256
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
-        kind = words[1]
-        if kind == "small":
-            small(words[0], pathlib.Path(name), int(words[2]) if len(words) > 2 else 200_000, limit)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary")
+    parser.add_argument("kind", choices=("small", "large"))
+    parser.add_argument("amount", type=int, nargs="?")
+    parser.add_argument("--limit-mib", type=int, default=256)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        if asked.kind == "small":
+            small(asked.binary, pathlib.Path(name), asked.amount or 200_000, asked.limit_mib)
         else:
-            large(words[0], pathlib.Path(name), int(words[2]) if len(words) > 2 else 2048)
+            large(asked.binary, pathlib.Path(name), asked.amount or 2048)

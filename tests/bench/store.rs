@@ -106,23 +106,18 @@ fn facts(number: usize) -> Facts {
         images: [("sm_80".to_owned(), 12), ("sm_87".to_owned(), 12)].into(),
     };
     Facts {
-        file: format!("project_{}-{version}-cp310-cp310-linux_aarch64.whl", number / 1000),
-        sha256: Sha256::of(number.to_string().as_bytes()),
-        size: number.to_string().len() as u64,
         project: project.parse().ok(),
-        version: Some(version),
+        version: Some(version.clone()),
         tags: vec!["cp310-cp310-linux_aarch64".to_owned()],
         requires_python: Some(">=3.10".to_owned()),
         requires_dist: vec!["numpy<2".to_owned(); 5],
-        provides_extra: Vec::new(),
-        metadata_sha256: None,
         gpu: GpuClass::Kernels,
         members: (0..26).map(member).collect(),
-        compilers: Vec::new(),
         images: [("sm_80".to_owned(), 312), ("sm_87".to_owned(), 312)].into(),
-        cuda_sources: 0,
-        inspector: 0,
-        needed_dlopen: Vec::new(),
-        damage: Vec::new(),
+        ..Facts::blank(
+            format!("project_{}-{version}-cp310-cp310-linux_aarch64.whl", number / 1000),
+            Sha256::of(number.to_string().as_bytes()),
+            number.to_string().len() as u64,
+        )
     }
 }

@@ -109,6 +109,15 @@ fn the_version_is_that_of_the_package() {
 }
 
 #[test]
+fn devices_are_listed_by_a_pattern() {
+    let listed = |pattern: &str| bare().args(["devices", pattern]).output().unwrap();
+    let text = out(&listed("orin-jp6.2*"));
+    let ids: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(ids, ["DEVICE", "orin-jp6.2", "orin-jp6.2.1", "orin-jp6.2.2", "orin-jp6.2.3"]);
+    assert_eq!(listed("no-such-*").status.code(), Some(1));
+}
+
+#[test]
 fn wrong_usage_is_exit_code_2_and_names_what_is_wrong() {
     let site = Site::new();
     let wheel = site.path(WHEEL);

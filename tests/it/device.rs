@@ -4,9 +4,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::data;
+use serde_json::Value;
+
+use crate::snapshot::json;
+use crate::support::clients::client_program;
 use crate::support::http::{get, send};
 use crate::support::mirror::Mirror;
+use crate::support::{data, jetwheel, make_wheels};
 
 /// Imitated roots (`tests/data/roots`) and what they are.
 const ROOTS: [(&str, &str); 5] = [
@@ -236,4 +240,86 @@ fn reports_are_kept_and_shown_and_a_failure_suggests_an_advisory() {
     assert_eq!(kept.lines().count(), 4);
     assert_eq!(send(&mirror.url(""), "POST", "/gh200-cuda13.0/reports", &json, b"{}").status, 400);
     assert_eq!(get(&mirror.url(""), "/gh200-cuda13.0/reports", &[]).status, 405);
+}
+
+/// The script that a running mirror serves, under the system's Python with Debian's torch and torchvision, which have no CUDA.
+/// The wheel is a small one from that mirror: what it adds to the system's torch is the name that the report goes by.
+#[test]
+fn check_runs_with_a_real_torch_and_a_report_of_the_cpu_is_no_evidence() {
+    const XAVIER: &str = "xavier-jp5.1.2";
+    let dir = tempfile::tempdir().unwrap();
+    let (store, home) = (dir.path().join("store"), dir.path().join("home"));
+    let wheel = "torch-1.13.0a0-cp38-cp38-linux_aarch64.whl";
+    make_wheels(
+        &serde_json::json!([{"filename": wheel, "elfs": [{"path": "kernels/_C.so", "fatbins": [["sm_72"]]}]}]),
+        dir.path(),
+    );
+    let added = jetwheel(&store).arg("add").arg(dir.path().join(wheel)).output().unwrap();
+    assert!(added.status.success(), "{added:?}");
+    let mirror = Mirror::serving(&store);
+    let python = |arguments: &[&str]| {
+        let mut command = Command::new("/usr/bin/python3");
+        command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", &home);
+        command.env("OMP_NUM_THREADS", "1").current_dir(dir.path());
+        command
+            .output()
+            .expect("Debian's python3 is needed for this test: run ./ci.sh test, which installs it")
+    };
+    let said = |output: &Output| {
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
+    };
+    let found = python(&["-c", "import site, torch, torchvision; print(site.getusersitepackages())"]);
+    assert!(
+        found.status.success(),
+        "torch and torchvision are needed for this test, run ./ci.sh test, which installs Debian's: {}",
+        said(&found)
+    );
+    let packages = String::from_utf8(found.stdout).unwrap();
+    let installed = Command::new(client_program("pip-newest", "python"))
+        .args(["-m", "pip", "install", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "torch"])
+        .args(["--python-version", "3.8", "--platform", "linux_aarch64", "--target", packages.trim()])
+        .args(["--index-url", &mirror.index_url(XAVIER)])
+        .env_clear()
+        .env("HOME", &home)
+        .env("PIP_CONFIG_FILE", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(installed.status.success(), "{}", said(&installed));
+
+    let here = mirror.url("").replace("http://", "");
+    let script = get(&mirror.url(""), &format!("/{XAVIER}/check.py"), &[("X-Forwarded-Host", &here)]).body;
+    fs_err::write(dir.path().join("check.py"), script).unwrap();
+    let output = python(&["check.py", "--output", "report.json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    for line in ["computes on the CPU; this report is marked so", "passed on its CPU alone"] {
+        assert!(said(&output).contains(line), "{line}: {}", said(&output));
+    }
+    let report: Value =
+        serde_json::from_slice(&fs_err::read(dir.path().join("report.json")).unwrap()).unwrap();
+    let checks: Vec<(&str, &str)> = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|check| (check["name"].as_str().unwrap(), check["status"].as_str().unwrap()))
+        .collect();
+    let names =
+        ["matmul float32", "convolution float32", "gemm float32", "gemm bfloat16", "torchvision.ops.nms"];
+    assert_eq!(checks, names.map(|name| (name, "pass")));
+
+    let kept = fs_err::read_to_string(store.join("reports.jsonl")).unwrap();
+    let kept: Value = serde_json::from_str(&kept).unwrap();
+    assert_eq!(
+        (&kept["gpu"], &kept["device"], &kept["passed"]),
+        (&Value::Null, &XAVIER.into(), &true.into())
+    );
+    assert_eq!(kept["checks"].as_array().unwrap().len(), names.len());
+    let (code, explained) = json(jetwheel(&store).args(["explain", "torch", "--device", XAVIER]));
+    assert_eq!(code, 0, "{explained}");
+    let reports = &explained["files"][0]["reports"];
+    assert_eq!((&reports[0]["gpu"], &reports[0]["passed"]), (&Value::Null, &true.into()), "{explained}");
+    let text = jetwheel(&store).args(["explain", "torch", "--device", XAVIER]).output().unwrap();
+    assert!(said(&text).contains(": passed on its CPU alone"), "{}", said(&text));
+    let (code, lacking) = json(jetwheel(&store).args(["snapshot", "promote", "--require-reports", "1"]));
+    let lack = &lacking["lacking"][0];
+    assert_eq!((code, &lack["file"], &lack["passed"]), (1, &wheel.into(), &0.into()), "{lacking}");
 }

@@ -13,6 +13,7 @@ mod access;
 mod admin_api;
 mod airgap;
 mod bundle;
+mod changed_file;
 mod chaos;
 mod cli;
 mod config;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jetwheel::policy::{Code, Judgement, NoteCode, Policy, Reason, Verdict, judge, judge_listing};
-use jetwheel::wheel::{Compiler, Facts, FatbinRow, GpuClass, Member, MemberKind};
+use jetwheel::wheel::{Compiler, Facts, FatbinRow, Member, MemberKind};
 use serde_json::{Value, json};
 
 use crate::support::{data, jetwheel};
@@ -43,24 +43,18 @@ fn surveyed(survey: &Value, compilers: &Value) -> Facts {
     let tags: Vec<_> =
         survey["wheel_tags"].as_array().unwrap().iter().map(|tag| tag.as_str().unwrap()).collect();
     Facts {
-        file: filename.to_owned(),
-        sha256: survey["sha256"].as_str().unwrap().parse().unwrap(),
-        size: survey["size"].as_u64().unwrap(),
         project: Some(name.parse().unwrap()),
         version: Some(rest.split('-').next().unwrap().to_owned()),
         tags: tags.into_iter().map(str::to_owned).collect(),
         requires_python: metadata["requires_python"].as_str().map(str::to_owned),
         requires_dist: strings(&metadata["requires_dist"]),
-        provides_extra: Vec::new(),
-        metadata_sha256: None,
-        gpu: GpuClass::None,
         members,
         compilers,
-        images: BTreeMap::new(),
-        cuda_sources: 0,
-        inspector: 0,
-        needed_dlopen: Vec::new(),
-        damage: Vec::new(),
+        ..Facts::blank(
+            filename.to_owned(),
+            survey["sha256"].as_str().unwrap().parse().unwrap(),
+            survey["size"].as_u64().unwrap(),
+        )
     }
 }
 
@@ -222,24 +216,10 @@ fn loose(name: &str, kind: MemberKind, images: &[&str]) -> Facts {
 fn named(filename: &str) -> Facts {
     let parsed = filename.parse::<jetwheel::wheel::WheelFilename>().ok();
     Facts {
-        file: filename.to_owned(),
-        sha256: "0".repeat(64).parse().unwrap(),
-        size: 1,
         project: parsed.as_ref().map(|name| name.project.clone()),
         version: parsed.as_ref().map(|name| name.version_text().to_owned()),
         tags: parsed.iter().flat_map(jetwheel::wheel::WheelFilename::tags).collect(),
-        requires_python: None,
-        requires_dist: Vec::new(),
-        provides_extra: Vec::new(),
-        metadata_sha256: None,
-        gpu: GpuClass::None,
-        members: Vec::new(),
-        compilers: Vec::new(),
-        images: BTreeMap::new(),
-        cuda_sources: 0,
-        inspector: 0,
-        needed_dlopen: Vec::new(),
-        damage: Vec::new(),
+        ..Facts::blank(filename.to_owned(), "0".repeat(64).parse().unwrap(), 1)
     }
 }
 

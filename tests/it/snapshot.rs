@@ -191,6 +191,45 @@ fn a_later_advisory_hides_what_a_snapshot_lists_and_diff_says_so() {
     assert!(note.contains("demo-2.0") && note.contains("computes wrongly"), "{note}");
 }
 
+/// An advisory against torch takes along what is built for that torch: the comparison says of both what the index does.
+#[test]
+fn diff_counts_the_verdicts_of_the_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, policies) = (dir.path().join("data"), dir.path().join("policies"));
+    fs_err::create_dir_all(policies.join("advisories")).unwrap();
+    let torch = wheel(dir.path(), "torch", "2.8.0", "");
+    let vision = dir.path().join("torchvision-0.23.0-cp310-cp310-linux_aarch64.whl");
+    let spec = serde_json::json!([{"filename": vision.file_name().unwrap().to_str().unwrap(),
+        "requires_dist": ["torch==2.8.0"],
+        "elfs": [{"path": "torchvision/_C.so", "needed": ["libcudart.so.12"], "fatbins": [["sm_87"]]}]}]);
+    make_wheels(&spec, dir.path());
+    let id = add(&data, &[&torch, &vision]).unwrap();
+    let advisory = "[[advisory]]\nid = \"X-2\"\nproject = \"torch\"\naction = \"refuse\"\ntext = \"hangs\"\nsources = []\n";
+    fs_err::write(policies.join("advisories/x.toml"), advisory).unwrap();
+    let with = |arguments: &[&str]| {
+        let (code, said) = json(jetwheel(&data).arg("--policies").arg(&policies).args(arguments));
+        assert_eq!(code, 0, "{said}");
+        said
+    };
+    let diff = with(&["snapshot", "diff", &id, "live", "--device", ORIN]);
+    let told: Vec<_> = diff["verdicts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| [&one["project"], &one["from"], &one["to"], &one["reasons"][0]["code"]])
+        .map(|fields| fields.map(|field| field.as_str().unwrap_or_default().to_owned()).join(" "))
+        .collect();
+    assert_eq!(told, ["torch admit refuse advisory", "torchvision admit refuse pair-mismatch"], "{diff}");
+    for (at, project) in ["torch", "torchvision"].iter().enumerate() {
+        let explained = with(&["explain", project, "--device", ORIN]);
+        assert_eq!(explained["files"][0]["reasons"], diff["verdicts"][at]["reasons"], "{diff}");
+    }
+    assert_eq!(
+        json(jetwheel(&data).args(["snapshot", "diff", &id, "live", "-d", ORIN])).1["verdicts"],
+        serde_json::json!([])
+    );
+}
+
 #[test]
 fn the_configuration_says_what_a_plain_url_stands_for_and_how_many_are_kept() {
     let dir = tempfile::tempdir().unwrap();

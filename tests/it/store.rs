@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jetwheel::digest::Sha256;
 use jetwheel::store::{Error, Incident, IncidentKind, Provenance, Put, Row, Store};
-use jetwheel::wheel::{Facts, GpuClass, ProjectName};
+use jetwheel::wheel::{Facts, ProjectName};
 
 use crate::support::disk::{SmallDisk, fill_up};
 use crate::support::site::Site;
@@ -19,24 +19,13 @@ pub(crate) const MEMBER: &[u8] = b"Metadata-Version: 2.1\nName: demo\n";
 pub(crate) fn facts(file: &str, bytes: &[u8]) -> Facts {
     let (project, rest) = file.split_once('-').unwrap();
     Facts {
-        file: file.to_owned(),
-        sha256: Sha256::of(bytes),
-        size: bytes.len() as u64,
         project: Some(project.parse().unwrap()),
         version: Some(rest.split_once('-').unwrap().0.to_owned()),
         tags: vec!["py3-none-any".to_owned()],
         requires_python: Some(">=3.8".to_owned()),
         requires_dist: vec!["numpy".to_owned()],
-        provides_extra: Vec::new(),
         metadata_sha256: Some(Sha256::of(MEMBER)),
-        gpu: GpuClass::None,
-        members: Vec::new(),
-        compilers: Vec::new(),
-        images: std::collections::BTreeMap::new(),
-        cuda_sources: 0,
-        inspector: 0,
-        needed_dlopen: Vec::new(),
-        damage: Vec::new(),
+        ..Facts::blank(file.to_owned(), Sha256::of(bytes), bytes.len() as u64)
     }
 }
 
@@ -348,7 +337,7 @@ fn add_takes_wheels_and_says_what_it_refuses() {
     let (code, json) = run_json(jetwheel(&data).arg("add").arg(&pipe));
     assert_eq!((code, json["refused"][0]["reason"].as_str()), (Some(1), Some("not a regular file")));
     let missing = jetwheel(&data).arg("add").arg(input.join("missing.whl")).output().unwrap();
-    assert_eq!(missing.status.code(), Some(2));
+    assert_eq!(missing.status.code(), Some(3));
 
     // The user's file and the store's are not one.
     fs_err::OpenOptions::new().write(true).open(&first).unwrap().write_all(b"scribble").unwrap();

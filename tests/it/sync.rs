@@ -582,6 +582,31 @@ fn a_dry_run_fetches_no_wheel_and_a_limit_stops_cleanly() {
     assert!(upstream.fetched().is_empty());
 
     let limit = bytes.to_string();
+    // The plan stops where the pass would; a pass for a whole set fetches what is smallest first.
+    for (way, within, over) in [
+        (&["--no-deps"][..], filename("1.0", "cp310"), "other-1.0-py3-none-any.whl".to_owned()),
+        (&[][..], "other-1.0-py3-none-any.whl".to_owned(), filename("1.0", "cp310")),
+    ] {
+        let mut asked = way.to_vec();
+        asked.extend([
+            "--device",
+            ORIN,
+            "--upstream",
+            &url,
+            "--dry-run",
+            "--max-size",
+            &limit,
+            "demo",
+            "other",
+        ]);
+        let report = site.sync(1, &asked);
+        assert_eq!(each(&report, "planned", "file"), [within], "{way:?}");
+        let row = &report["devices"][0];
+        assert!(row["error"]["text"].as_str().unwrap().contains(&over), "{way:?}: {row}");
+        assert_eq!(report["stopped_at_limit"], true);
+    }
+    assert!(upstream.fetched().is_empty());
+
     let report = site.sync(
         1,
         &[
@@ -815,4 +840,25 @@ fn links_to_other_schemes_are_dropped() {
     let report = site.sync(0, &["--device", ORIN, "--upstream", &upstream.url("/simple/"), "demo"]);
     assert_eq!(each(&report, "kept", "version"), ["1.0"]);
     assert!(Path::new(&site.data()).is_dir());
+}
+
+#[test]
+fn the_nearest_miss_is_one_for_the_same_kind_of_machine() {
+    let names = [
+        "demo-3.0-cp310-cp310-macosx_11_0_arm64.whl",
+        "demo-3.0-cp310-cp310-win_amd64.whl",
+        "demo-3.0-cp310-cp310-manylinux_2_28_x86_64.whl",
+        "demo-2.0-cp311-cp311-manylinux_2_28_aarch64.whl",
+        "demo-2.0-cp310-cp310-macosx_11_0_arm64.whl",
+        "demo-1.0-cp311-cp311-manylinux_2_28_aarch64.whl",
+    ];
+    let folder = wheels(&Value::Array(names.iter().map(|name| json!({"filename": name})).collect()));
+    let upstream = Upstream::serving(folder.path());
+    let site = Site::new();
+    let url = upstream.url("/simple/");
+    let alone = site.sync(1, &["--no-deps", "--device", ORIN, "--upstream", &url, "demo"]);
+    assert_eq!(alone["missing"][0]["nearest"]["file"], names[3], "{alone}");
+    let set = site.sync(1, &["--device", ORIN, "--upstream", &url, "demo"]);
+    let told = set["missing"][0]["text"].as_str().unwrap();
+    assert!(told.contains("cp311") && !told.contains("macosx") && !told.contains("win_amd64"), "{told}");
 }

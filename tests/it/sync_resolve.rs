@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use jetwheel::digest::Sha256;
 use jetwheel::store::Provenance;
@@ -13,11 +14,69 @@ use crate::support::devpi::Devpi;
 use crate::support::http;
 use crate::support::jetwheel;
 use crate::support::mirror::Mirror;
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Fault, Gate, Upstream};
 use crate::sync::{Site, assert_whole, each, said, wheels};
 
 const ORIN: &str = "orin-jp6.2";
 const THOR: &str = "thor-jp7.0";
+
+/// A pass that is killed while one wheel of a set is on its way has lost that one alone: the next does not fetch the others again.
+#[test]
+fn a_killed_pass_keeps_the_wheels_of_a_set_that_had_arrived() {
+    let names = ["app", "base", "kernels"].map(|name| format!("{name}-1.0-py3-none-linux_aarch64.whl"));
+    let upstream = Upstream::serving(
+        wheels(&json!([
+            gpu("app", "1.0", "sm_87", &["kernels", "base"], 10),
+            gpu("base", "1.0", "sm_87", &[], 10),
+            gpu("kernels", "1.0", "sm_87", &[], 200_000),
+        ]))
+        .path(),
+    );
+    // Longer than what is read of a wheel's end for its metadata, which goes through.
+    let gate = Gate::default();
+    upstream.change(&names[2], |file| file.faults.extend((0..9).map(|_| Fault::Hold(100_000, gate.clone()))));
+    let site = Site::new();
+    let arguments = ["--device", ORIN, "--upstream", &upstream.url("/simple/"), "app"];
+    let mut pass = site
+        .command(&arguments)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let arrived = || fs_err::read_dir(site.data().join("arrived")).map_or(0, Iterator::count);
+    let began = Instant::now();
+    while arrived() < 2 {
+        assert!(began.elapsed() < Duration::from_mins(1), "{} of 2 wheels arrived", arrived());
+        assert!(pass.try_wait().unwrap().is_none(), "the pass waits for the third wheel");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    pass.kill().unwrap();
+    pass.wait().unwrap();
+    gate.open();
+    // One of those that are left is damaged: that one is fetched again.
+    let left = fs_err::read_dir(site.data().join("arrived")).unwrap().next().unwrap().unwrap().path();
+    let (kept, damaged) = (arrived(), left.file_stem().unwrap().to_str().unwrap().to_owned());
+    assert_eq!(kept, 2);
+    fs_err::write(&left, "damaged").unwrap();
+    upstream.seen();
+    let report = site.sync(0, &arguments);
+    assert_eq!(packages(&report, 0).len(), 3, "{report}");
+    let digest = |name: &str| {
+        let packages = report["devices"][0]["packages"].as_array().unwrap();
+        packages.iter().find(|one| one["file"] == name).unwrap()["sha256"].as_str().unwrap().to_owned()
+    };
+    let mut wanted: Vec<String> =
+        names.iter().filter(|name| **name == names[2] || digest(name) == damaged).cloned().collect();
+    let mut fetched: Vec<String> =
+        upstream.fetched().iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect();
+    wanted.sort();
+    fetched.sort();
+    fetched.dedup();
+    assert_eq!(fetched, wanted);
+    assert_eq!(report["downloads"], 2);
+    assert_eq!(assert_whole(&site.store()), names);
+    assert_eq!(arrived(), 0);
+}
 
 /// A wheel of pure Python.
 fn pure(name: &str, version: &str, requires: &[&str]) -> Value {
@@ -331,7 +390,7 @@ fn a_damaged_wheel_is_fetched_again_by_repair_or_by_the_next_sync() {
 
     damage();
     upstream.change("demo-1.0-py3-none-any.whl", |file| {
-        file.faults.push_back(crate::support::upstream::Fault::Status(404));
+        file.faults.push_back(Fault::Status(404));
     });
     verify(1);
     assert!(assert_whole(&site.store()).is_empty());

@@ -31,7 +31,7 @@ pub struct Arguments {
 enum Verb {
     /// Print every key with its value in force, and where that came from; passwords are hidden
     #[command(after_help = "\
-A value comes from a flag, or else from the environment, the configuration file (with its line), a bundle, or it is built in.
+A value comes from a flag, or else from the environment, the configuration file (with its line), a bundle, or it is built in. \
 docs/CONFIGURATION.md says what each key means. Flags of serve, such as --listen, win over what is shown here.
 
 Examples:

@@ -11,8 +11,8 @@ use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::answer::{AllAnswers, DeviceVerdict, FileAnswer, Unread};
-use self::text::{describe, in_units};
-use super::console::one_line;
+use self::text::describe;
+use super::console::{in_units, one_line};
 use super::{Answer, Context, Format, devices};
 use crate::policy::{Policy, Verdict, judge};
 use crate::wheel::{self, Facts, InspectOptions};
@@ -29,7 +29,7 @@ Examples:
   jetwheel inspect /usr/local/cuda/lib64/libcublasLt.so.12 --device orin-jp6.2
   jetwheel inspect kernel.cubin --format json
 
-Exit code: 0 if every device takes every file; 1 if one is refused, partial (and not listed by policy) or damaged;
+Exit code: 0 if every device takes every file; 1 if one is refused, partial (and not listed by policy) or damaged; \
 3 if one cannot be read.")]
 pub struct Arguments {
     /// Wheels, ELF files, .cubin, .fatbin, .ptx or .a files, and folders with such; links inside are not followed

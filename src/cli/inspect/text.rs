@@ -3,24 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::console::one_line;
+use super::super::console::{in_units, one_line};
 use super::answer::DeviceVerdict;
 use crate::policy::Judgement;
 use crate::wheel::{Facts, Member, MemberKind};
 
 /// Names of images that are shown of one library; of more, the number is shown.
 const SHOWN_IMAGES: usize = 16;
-
-/// Decimal units, as download pages have them.
-pub(super) fn in_units(bytes: u64) -> String {
-    let tenths = |unit: u64| format!("{}.{}", bytes / unit, bytes % unit * 10 / unit);
-    match bytes {
-        0..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{} kB", tenths(1_000)),
-        1_000_000..1_000_000_000 => format!("{} MB", tenths(1_000_000)),
-        _ => format!("{} GB", tenths(1_000_000_000)),
-    }
-}
 
 /// A file as text: a headline, then what it holds, what is wrong with it, and the verdicts.
 pub(super) fn describe(facts: &Facts, verdicts: &[DeviceVerdict], width: usize) -> String {
@@ -186,13 +175,5 @@ mod tests {
               on one line
         ");
         assert!(text.lines().all(|line| line.chars().count() <= 30));
-    }
-
-    #[test]
-    fn sizes_are_in_decimal_units() {
-        assert_eq!(
-            [7, 1_500, 542_851_226, 3_000_000_000].map(in_units),
-            ["7 bytes", "1.5 kB", "542.8 MB", "3.0 GB"]
-        );
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 
+use super::explain::cut;
 use super::{Answer, Cli, Console, Context, DEFAULT_DATA};
 use crate::policy::{DeviceProfile, Policy, judge};
 use crate::wheel::ProjectName;
@@ -153,7 +154,7 @@ fn print_matrix(projects: &[ProjectName], policy: &Policy, context: &mut Context
     console.print("\n")?;
     for project in projects {
         for row in store.rows(project)? {
-            let shown: String = row.facts.file.chars().take(48).collect();
+            let shown = cut(&row.facts.file, 48);
             console.print(format_args!("{shown:<48}"))?;
             for device in &devices {
                 let judgement = judge(&row.facts, device, policy);

@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use anyhow::Context as _;
+use bytesize::ByteSize;
 use url::Url;
 
 use super::{Answer, Context, Format, Usage};
@@ -37,7 +38,7 @@ Examples:
   jetwheel sync --device orin-jp6.2 torch --no-deps --keep 3
       the three newest versions of torch that run there, without what they need
 
-Exit code: 0 all there; 1 a device has no set that fits, the size limit was met, or an upstream lost most of what it had; 2 wrong usage; 3 something that is
+Exit code: 0 all there; 1 a device has no set that fits, the size limit was met, or an upstream lost most of what it had; 2 wrong usage; 3 something that is \
 wanted could not be reached. Whatever the code, what was there stays.";
 
 /// Arguments of `jetwheel sync`.
@@ -84,6 +85,10 @@ pub struct Arguments {
     /// Go on though an upstream no longer lists most of what it had; what is there stays
     #[arg(long)]
     accept_losses: bool,
+    /// Take the file of that name though its upstream had other bytes under it at first sight: they count from now on, and
+    /// snapshots that list the old ones keep them; may be repeated
+    #[arg(long, value_name = "FILE")]
+    accept_changed: Vec<String>,
     /// Say what would be fetched, and fetch no wheel
     #[arg(long)]
     dry_run: bool,
@@ -165,6 +170,7 @@ fn do_pass(arguments: &Arguments, asked: Asked, context: &mut Context) -> anyhow
         // Of all projects no set is asked for.
         dependencies: !arguments.no_deps && !arguments.all,
         accept_losses: arguments.accept_losses,
+        accept_changed: arguments.accept_changed.iter().cloned().collect(),
     };
     let asked: Vec<String> = request.sources.iter().map(|(source, _)| source.upstream.name.clone()).collect();
     let report = pass(request, Means { store: Arc::clone(&store), policy, client }, context)?;
@@ -189,6 +195,7 @@ fn put_into_queue(
     for (option, values) in named {
         words.extend(values.iter().map(|value| format!("--{option}={value}")));
     }
+    words.extend(arguments.accept_changed.iter().map(|file| format!("--accept-changed={file}")));
     words.extend(arguments.tries.map(|tries| format!("--tries={tries}")));
     let flags =
         [("--no-deps", arguments.no_deps || arguments.all), ("--accept-losses", arguments.accept_losses)];
@@ -474,23 +481,8 @@ fn all_projects(sources: &[(Source, Vec<String>)]) -> anyhow::Result<Vec<Require
 
 /// Reads a size: bytes, or with a unit of powers of 1000 (`20GB`) or 1024 (`20GiB`).
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" => 1_000,
-        "m" | "mb" => 1_000_000,
-        "g" | "gb" => 1_000_000_000,
-        "t" | "tb" => 1_000_000_000_000,
-        "kib" => 1 << 10,
-        "mib" => 1 << 20,
-        "gib" => 1 << 30,
-        "tib" => 1 << 40,
-        _ => return Err(format!("{text:?} is no size, expected a number with B, kB, MB, GB or GiB")),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no size, expected such as 20GB"))?;
-    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is too large"))
+    let size: Result<ByteSize, String> = text.trim().parse();
+    size.map(|size| size.as_u64()).map_err(|_| format!("{text:?} is no size, expected such as 20GB or 20GiB"))
 }
 
 #[cfg(test)]
@@ -502,6 +494,7 @@ mod tests {
         assert_eq!(parse_size("20GB"), Ok(20_000_000_000));
         assert_eq!(parse_size("1 MiB"), Ok(1 << 20));
         assert_eq!(parse_size("7"), Ok(7));
-        assert!(parse_size("GB").is_err() && parse_size("-1").is_err() && parse_size("99999999TB").is_err());
+        assert_eq!(parse_size("99999999TB"), Ok(u64::MAX), "as good as no limit");
+        assert!(parse_size("GB").is_err() && parse_size("-1").is_err());
     }
 }

@@ -84,6 +84,7 @@ fn order(arguments: &Arguments, context: &mut Context) -> anyhow::Result<SyncOrd
         tries: arguments.tries.and_then(|tries| tries.try_into().ok()),
         max_size: arguments.max_size,
         accept_losses: arguments.accept_losses,
+        accept_changed: arguments.accept_changed.clone(),
         dry_run: arguments.dry_run,
         columns: u16::try_from(context.console.width).ok(),
     })
@@ -106,6 +107,7 @@ impl Arguments {
             jobs: JOBS,
             index: None,
             accept_losses: order.accept_losses,
+            accept_changed: order.accept_changed,
             dry_run: order.dry_run,
             queue: false,
         }

@@ -2,20 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::sync::{Event, Report, State, Why};
+use crate::cli::console::in_units;
+use crate::sync::{Event, Refused, Report, State, Why};
 
-/// A size in decimal units: `542.9 MB`.
-pub(super) fn size(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
-    for (unit, name) in UNITS {
-        if bytes >= unit {
-            // Tenths, in whole numbers; the last digit is cut.
-            let tenths = bytes.saturating_mul(10).checked_div(unit).unwrap_or(0);
-            return format!("{}.{} {name}", tenths / 10, tenths % 10);
-        }
-    }
-    format!("{bytes} B")
-}
+/// How many files that are refused for the same reason are named.
+const MOST_NAMED: usize = 8;
 
 /// Renders the report within a width in columns.
 pub(super) fn render(report: &Report, width: usize) -> String {
@@ -34,18 +25,13 @@ pub(super) fn render(report: &Report, width: usize) -> String {
             for line in error.text.lines() {
                 wrapped(&mut out, line, 2, width);
             }
-        }
-    }
-    let mut events = |title: &str, events: &[Event]| {
-        if !events.is_empty() {
-            let _infallible = writeln!(out, "{title}");
-            for event in events {
-                wrapped(&mut out, &format!("{}: {}", event.kind, event.text), 2, width);
+            if !report.unreachable.is_empty() {
+                wrapped(&mut out, "What could not be reached, see below, may have it.", 2, width);
             }
         }
-    };
-    events("Incidents", &report.incidents);
-    events("Not reached", &report.unreachable);
+    }
+    events(&mut out, "Incidents", &report.incidents, width);
+    events(&mut out, "Not reached", &report.unreachable, width);
     if !report.gone.is_empty() {
         let _infallible = writeln!(out, "Gone upstream; kept here");
         for file in &report.gone {
@@ -78,25 +64,36 @@ fn block_of_device(out: &mut String, report: &Report, device: &str, width: usize
                 "{} {} ({}, {}{fetched})",
                 kept.project,
                 kept.version,
-                size(kept.size),
+                in_units(kept.size),
                 kept.upstream
             )
         );
     }
     for planned in report.planned.iter().filter(|planned| planned.devices.iter().any(|id| id == device)) {
-        let bytes = planned.size.map_or_else(|| "size unknown".to_owned(), size);
+        let bytes = planned.size.map_or_else(|| "size unknown".to_owned(), in_units);
         let why = match planned.why {
             Why::ToInspect => "to be inspected",
             Why::Admitted => "admitted",
         };
         wrapped(out, &format!("fetch     {} ({bytes}, {}, {why})", planned.file, planned.upstream), 2, width);
     }
-    for refused in report.refused.iter().filter(|refused| refused.device == device) {
-        let _infallible = writeln!(out, "  {:9} {}", refused.verdict, refused.file);
-        if let Some(reason) = refused.reasons.first() {
-            wrapped(out, &reason.text, 12, width);
-            if !reason.remedy.is_empty() {
-                wrapped(out, &format!("instead: {}", reason.remedy), 12, width);
+    let refused = report.refused.iter().filter(|refused| refused.device == device);
+    let why = |refused: &Refused| {
+        let first = refused.reasons.first();
+        (refused.verdict, first.map(|reason| (reason.text.clone(), reason.remedy.clone())))
+    };
+    for ((verdict, first), files) in together(refused, why) {
+        for (index, file) in files.iter().take(MOST_NAMED).enumerate() {
+            let verdict = if index == 0 { verdict.to_string() } else { String::new() };
+            let _infallible = writeln!(out, "  {verdict:9} {}", file.file);
+        }
+        if let Some(more) = files.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
+            let _infallible = writeln!(out, "            and {more} more; --format json names all");
+        }
+        if let Some((text, remedy)) = first {
+            wrapped(out, &text, 12, width);
+            if !remedy.is_empty() {
+                wrapped(out, &format!("instead: {remedy}"), 12, width);
             }
         }
     }
@@ -110,6 +107,49 @@ fn block_of_device(out: &mut String, report: &Report, device: &str, width: usize
     }
 }
 
+/// Events under a title; what is the same of several addresses is said once.
+fn events(out: &mut String, title: &str, events: &[Event], width: usize) {
+    if events.is_empty() {
+        return;
+    }
+    let _infallible = writeln!(out, "{title}");
+    let what =
+        |event: &Event| (event.kind, address(event).map_or(event.text.as_str(), |(_, what)| what).to_owned());
+    for ((kind, what), same) in together(events.iter(), what) {
+        let addresses: Vec<&str> =
+            same.iter().filter_map(|event| address(event)).map(|(address, _)| address).collect();
+        for address in &addresses {
+            let _infallible = writeln!(out, "  {kind}: {address}");
+        }
+        if addresses.is_empty() {
+            wrapped(out, &format!("{kind}: {what}"), 2, width);
+        } else {
+            wrapped(out, &what, 4, width);
+        }
+    }
+}
+
+/// The address that an event's text begins with, and what is said of it.
+fn address(event: &Event) -> Option<(&str, &str)> {
+    event.text.split_once(": ").filter(|(address, _)| address.contains("://"))
+}
+
+/// Items with the same key together, in the order of their first.
+fn together<'i, T, K: PartialEq>(
+    items: impl Iterator<Item = &'i T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<(K, Vec<&'i T>)> {
+    let mut groups: Vec<(K, Vec<&T>)> = Vec::new();
+    for item in items {
+        let key = key(item);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
+}
+
 fn summary(out: &mut String, report: &Report, width: usize) {
     let skipped: Vec<String> =
         report.skipped.iter().map(|(reason, number)| format!("{number} {reason}")).collect();
@@ -118,12 +158,12 @@ fn summary(out: &mut String, report: &Report, width: usize) {
         report.kept.len(),
         report.refused.len(),
         report.downloads,
-        size(report.bytes)
+        in_units(report.bytes)
     );
     if report.dry_run {
         let bytes =
             report.planned.iter().fold(0_u64, |sum, planned| sum.saturating_add(planned.size.unwrap_or(0)));
-        let _infallible = write!(text, ", would fetch {} ({})", report.planned.len(), size(bytes));
+        let _infallible = write!(text, ", would fetch {} ({})", report.planned.len(), in_units(bytes));
     }
     if !skipped.is_empty() {
         let _infallible = write!(text, "; passed over without a download: {}", skipped.join(", "));
@@ -159,14 +199,47 @@ fn wrapped(out: &mut String, text: &str, indent: usize, width: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::{Code, Reason, Verdict};
 
     #[test]
-    fn sizes_are_in_decimal_units() {
-        for (bytes, text) in
-            [(999, "999 B"), (1_000, "1.0 kB"), (542_900_000, "542.9 MB"), (3_250_000_000, "3.2 GB")]
-        {
-            assert_eq!(size(bytes), text);
-        }
+    fn what_is_the_same_of_several_is_said_once() {
+        let event = |text: &str| Event {
+            kind: "page",
+            upstream: String::new(),
+            name: String::new(),
+            text: text.to_owned(),
+        };
+        let mut out = String::new();
+        let told = ["http://a.example/: no answer", "http://b.example/: no answer", "other"].map(event);
+        events(&mut out, "Not reached", &told, 80);
+        assert_eq!(
+            out,
+            "Not reached\n  page: http://a.example/\n  page: http://b.example/\n    no answer\n  page: other\n"
+        );
+
+        let reason = |text: &str| Reason {
+            code: Code::PlatformTag,
+            member: None,
+            found: Vec::new(),
+            wanted: Vec::new(),
+            text: text.to_owned(),
+            remedy: "look elsewhere".to_owned(),
+        };
+        let refused = |number: usize| Refused {
+            device: "orin".to_owned(),
+            requirement: "demo".to_owned(),
+            file: format!("demo-{number}.whl"),
+            sha256: None,
+            verdict: Verdict::Refuse,
+            reasons: vec![reason(if number == 1 { "another" } else { "no code" })],
+            fetched: true,
+        };
+        let report = Report { refused: (0..11).map(refused).collect(), ..Report::default() };
+        let mut out = String::new();
+        block_of_device(&mut out, &report, "orin", 80);
+        assert_eq!(out.matches("no code").count(), 1, "{out}");
+        assert!(out.contains("  refuse    demo-0.whl\n            demo-2.whl\n"), "{out}");
+        assert!(out.contains("and 2 more; --format json names all"), "{out}");
     }
 
     #[test]

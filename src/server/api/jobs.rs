@@ -44,6 +44,8 @@ pub struct SyncOrder {
     pub max_size: Option<u64>,
     /// Go on though an upstream lost most of what it had.
     pub accept_losses: bool,
+    /// Files that are taken though their upstream had other bytes under that name.
+    pub accept_changed: Vec<String>,
     /// Fetch nothing.
     pub dry_run: bool,
     /// Width in columns of the report's text.

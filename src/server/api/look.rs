@@ -68,7 +68,7 @@ fn look(state: &State, in_force: &InForce, path: &Path, query: &Query) -> Result
         }
         Path::Diff(from, to) => {
             let devices = query.all("device")?;
-            reply(&snapshots::diff(store, (from, to), &devices, &in_force.policy)?)
+            reply(&snapshots::diff(&state.store, (from, to), &devices, &in_force.policy)?)
         }
         Path::Advisories => {
             let device = query.one("device")?;

@@ -1,13 +1,16 @@
 //! Snapshots and channels, as commands and the API tell of them and change them. All blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::wrong::Wrong;
 use crate::digest::Sha256;
-use crate::policy::{DeviceProfile, Policy, Reason, Verdict, judge};
-use crate::server::view::LIVE;
+use crate::policy::{DeviceProfile, Policy, Reason, Verdict};
+use crate::server::in_force::InForce;
+use crate::server::verdicts::{Terms, Verdicts};
+use crate::server::view::{LIVE, Scope};
 use crate::store::{
     self, CHANNELS, Channel, Difference, NewSnapshot, PolicyFile, SnapshotFile, SnapshotHead, SnapshotId,
     Store,
@@ -47,7 +50,7 @@ pub(crate) struct Diff {
     pub(crate) verdicts: Vec<ChangedVerdict>,
 }
 
-/// A file whose verdict another policy changed.
+/// A file whose verdict another policy changed, or other files beside it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ChangedVerdict {
     pub(crate) device: String,
@@ -122,24 +125,28 @@ pub(crate) fn move_channel(store: &Store, channel: &str, to: Option<SnapshotId>)
 struct Side {
     name: String,
     files: BTreeSet<SnapshotFile>,
-    policy: Policy,
+    in_force: InForce,
+    scope: Scope,
 }
 
 fn side(selector: &str, store: &Store, now: &Policy) -> Result<Side, Wrong> {
     if LIVE.contains(&selector) {
         let files = store.held_files()?.into_iter().collect();
-        return Ok(Side { name: "live".to_owned(), files, policy: now.clone() });
+        let in_force = InForce::first(now.clone());
+        return Ok(Side { name: "live".to_owned(), files, in_force, scope: Scope::Live });
     }
-    let snapshot = store.snapshot(&find(store, selector)?)?;
+    let id = find(store, selector)?;
+    let (snapshot, scope) = (store.snapshot(&id)?, Scope::snapshot(store, &id)?);
     let texts: Vec<(String, String)> =
         snapshot.policy.into_iter().map(|PolicyFile { name, text }| (name, text)).collect();
     let policy = Policy::with_site(&texts).map_err(|error| Wrong::Stands(error.to_string()))?;
-    Ok(Side { name: snapshot.head.id.to_string(), files: snapshot.files.into_iter().collect(), policy })
+    let in_force = InForce::first(policy);
+    Ok(Side { name: id.to_string(), files: snapshot.files.into_iter().collect(), in_force, scope })
 }
 
 /// Compares two snapshots; `now` is the policy in force.
 pub(crate) fn diff(
-    store: &Store,
+    store: &Arc<Store>,
     (from, to): (&str, &str),
     devices: &[String],
     now: &Policy,
@@ -148,8 +155,8 @@ pub(crate) fn diff(
     let files = Difference::between(&from.files, &to.files);
     let mut diff = Diff { from: from.name.clone(), to: to.name.clone(), files, verdicts: Vec::new() };
     for id in devices {
-        let before = from.policy.device(id).or_else(|| to.policy.device(id));
-        let after = device(&to.policy, id)?;
+        let before = from.in_force.policy.device(id);
+        let after = device(&to.in_force.policy, id)?;
         let before = before.unwrap_or(after);
         diff.verdicts.extend(changed_verdicts(store, (&from, before), (&to, after))?);
     }
@@ -165,26 +172,43 @@ pub(crate) fn device<'p>(policy: &'p Policy, id: &str) -> Result<&'p DeviceProfi
     })
 }
 
-/// The files in both sides whose verdicts for a device differ, each judged by the policy of its side.
+/// The files in both sides whose verdicts for a device differ, each judged as its side's index does: by the policy of that side,
+/// and beside the files of that side.
 fn changed_verdicts(
-    store: &Store,
+    store: &Arc<Store>,
     (from, before): (&Side, &DeviceProfile),
     (to, after): (&Side, &DeviceProfile),
 ) -> Result<Vec<ChangedVerdict>, Wrong> {
+    // Each policy has verdicts of its own.
+    let (old, new) = (Verdicts::new(Arc::clone(store)), Verdicts::new(Arc::clone(store)));
+    let before = Terms { device: before, in_force: &from.in_force, scope: &from.scope };
+    let after = Terms { device: after, in_force: &to.in_force, scope: &to.scope };
+    let both: Vec<&SnapshotFile> = from.files.intersection(&to.files).collect();
     let mut changed = Vec::new();
-    for file in from.files.intersection(&to.files) {
-        let Some(row) = store.row_named(&file.sha256, &file.file)? else { continue };
-        let old = judge(&row.facts, before, &from.policy).verdict;
-        let new = judge(&row.facts, after, &to.policy);
-        if old != new.verdict {
+    for files in both.chunk_by(|one, other| one.project == other.project) {
+        let Some(project) = files.first().map(|file| &file.project) else { continue };
+        let (was, is) = (old.judged(project, before)?, new.judged(project, after)?);
+        let mut reasons = None;
+        for file in files {
+            let key = (file.sha256, file.file.clone());
+            let (Some(was), Some(is)) = (was.get(&key), is.get(&key)) else { continue };
+            if was == is {
+                continue;
+            }
+            if reasons.is_none() {
+                reasons = new.explain(project, after, None)?;
+            }
+            let explained = reasons.iter().flat_map(|explanation| &explanation.files);
+            let sha256 = file.sha256.to_string();
+            let explained = explained.into_iter().find(|one| one.file == file.file && one.sha256 == sha256);
             changed.push(ChangedVerdict {
-                device: after.id.clone(),
+                device: after.device.id.clone(),
                 project: file.project.clone(),
                 file: file.file.clone(),
                 sha256: file.sha256,
-                from: old,
-                to: new.verdict,
-                reasons: new.reasons,
+                from: *was,
+                to: *is,
+                reasons: explained.map(|one| one.reasons.clone()).unwrap_or_default(),
             });
         }
     }

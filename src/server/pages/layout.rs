@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use bytesize::ByteSize;
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
@@ -111,19 +112,9 @@ pub(super) fn wheel_path(sha256: &impl std::fmt::Display, file: &str) -> String 
     format!("wheels/{sha256}/{}", segment(file))
 }
 
-/// A size as people read it.
+/// A size as people read it: `542.9 MB`.
 pub(super) fn size(bytes: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    let mut value = bytes as f64;
-    let mut unit = "bytes";
-    for larger in ["kB", "MB", "GB", "TB"] {
-        if value < 1000.0 {
-            break;
-        }
-        value /= 1000.0;
-        unit = larger;
-    }
-    if unit == "bytes" { format!("{bytes} bytes") } else { format!("{value:.1} {unit}") }
+    ByteSize::b(bytes).display().si().to_string()
 }
 
 /// A time with how long ago it was.
@@ -156,7 +147,7 @@ mod tests {
 
     #[test]
     fn writes_sizes_spans_and_segments() {
-        assert_eq!([size(999), size(1500), size(2_345_000_000)], ["999 bytes", "1.5 kB", "2.3 GB"]);
+        assert_eq!([size(999), size(1500), size(2_345_000_000)], ["999 B", "1.5 kB", "2.3 GB"]);
         assert_eq!(
             [span(1), span(119), span(7200), span(999_999)],
             ["1 second", "1 minute", "2 hours", "11 days"]

@@ -165,7 +165,8 @@ fn libraries(facts: &Facts) -> Markup {
 }
 
 fn provenance(page: &WheelPage) -> Markup {
-    let Provenance { upstream, url, first_seen, upload_time, yanked, gone_since } = &page.provenance;
+    let Provenance { upstream, url, first_seen, upload_time, yanked, gone_since, replaced_since } =
+        &page.provenance;
     html! { dl {
         dt { "Upstream" } dd { (upstream) }
         // Not a link: what an upstream calls an address may be anything.
@@ -173,6 +174,7 @@ fn provenance(page: &WheelPage) -> Markup {
         dt { "First seen" } dd { (layout::time(first_seen)) }
         @if let Some(at) = upload_time { dt { "Uploaded" } dd { (layout::time(at)) } }
         @if let Some(why) = yanked { dt { "Yanked" } dd { @if why.is_empty() { "yes" } @else { (why) } } }
+        @if let Some(at) = replaced_since { dt { "Replaced under its name" } dd { (layout::time(at)) } }
         @if let Some(at) = gone_since { dt { "Gone upstream" } dd { (layout::time(at)) } }
         dt { "Held" } dd { @if page.held { "yes" } @else { "no: its facts alone are known" } }
         dt { "Size" } dd { (layout::size(page.facts.size)) " (" (page.facts.size) " bytes)" }

@@ -48,7 +48,8 @@ impl Verdicts {
                 if let Some(change) = changes.get(&(row.facts.sha256, row.facts.file.as_str())) {
                     change.apply(&mut judgement);
                 }
-                let listed = in_force.policy.lists(project, judgement.verdict);
+                let replaced = scope.id().is_none() && row.provenance.replaced_since.is_some();
+                let listed = in_force.policy.lists(project, judgement.verdict) && !replaced;
                 let of_wheel = |report: &&DeviceReport| report.is_of(&device.id, &row.facts);
                 let reports = reports.iter().filter(of_wheel).map(check).collect();
                 let gone_since = row.provenance.gone_since;

@@ -3,28 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::wheel::{GpuClass, ProjectName};
+use crate::wheel::ProjectName;
 
 fn facts(file: &str, sha256: Sha256) -> Facts {
     Facts {
-        file: file.to_owned(),
-        sha256,
-        size: 3,
         project: "demo".parse::<ProjectName>().ok(),
         version: Some("1.0".to_owned()),
-        tags: Vec::new(),
-        requires_python: None,
-        requires_dist: Vec::new(),
-        provides_extra: Vec::new(),
-        metadata_sha256: None,
-        gpu: GpuClass::None,
-        members: Vec::new(),
-        compilers: Vec::new(),
-        images: std::collections::BTreeMap::new(),
-        cuda_sources: 0,
-        inspector: 0,
-        needed_dlopen: Vec::new(),
-        damage: Vec::new(),
+        ..Facts::blank(file.to_owned(), sha256, 3)
     }
 }
 
@@ -43,7 +28,7 @@ prop_compose! {
         upload_time in proptest::option::of(".{0,20}"), yanked in proptest::option::of(".{0,20}"),
         gone_since in proptest::option::of(".{0,20}"),
     ) -> Provenance {
-        Provenance { upstream, url, first_seen, upload_time, yanked, gone_since }
+        Provenance { upstream, url, first_seen, upload_time, yanked, gone_since, replaced_since: None }
     }
 }
 

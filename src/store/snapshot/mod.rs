@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::catalogue::Records as _;
 use super::catalogue::record::{Light, SUM, parse_file_key, project_prefix};
 use super::notes::Turn;
-use super::{Error, Store, locked, parse_payload, strange};
+use super::{Error, Provenance, Store, locked, parse_payload, strange};
 use crate::digest::{Hasher, Sha256};
 use crate::wheel::ProjectName;
 
@@ -131,7 +131,7 @@ pub struct NewSnapshot {
     pub policy: Vec<PolicyFile>,
     /// Whether it is made even where the newest one says the same.
     pub always: bool,
-    /// Whether files that their upstream lists no more are left out.
+    /// Whether files that their upstream lists no more are left out, besides those that others replaced.
     pub without_gone: bool,
 }
 
@@ -258,7 +258,7 @@ impl Store {
         Ok(Some(id))
     }
 
-    /// Visits all held files, or those of them that their upstreams still list, by project and name.
+    /// Visits the held files that no others replaced, or those of them that their upstreams still list, by project and name.
     fn each_held(
         &self,
         without_gone: bool,
@@ -280,7 +280,8 @@ impl Store {
             let named = parse_file_key(key, &project_prefix(&project));
             let (file, sha256) = named.ok_or_else(|| strange(key))?;
             let light: Light = parse_payload(key, payload)?;
-            let left_out = without_gone && light.provenance.gone_since.is_some();
+            let Provenance { gone_since, replaced_since, .. } = &light.provenance;
+            let left_out = replaced_since.is_some() || (without_gone && gone_since.is_some());
             if light.held && !left_out && unwritten.is_none() {
                 unwritten = visit(SnapshotFile { project, file, sha256, size: light.size }).err();
             }
@@ -290,7 +291,7 @@ impl Store {
         unwritten.map_or(Ok(()), |error| Err(Error::io(&self.places.layout.snapshots())(error)))
     }
 
-    /// All held files, by project and name.
+    /// All held files that no others replaced, by project and name: what a snapshot of now would list.
     pub fn held_files(&self) -> Result<Vec<SnapshotFile>, Error> {
         let mut files = Vec::new();
         self.each_held(false, |file| {

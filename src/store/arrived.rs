@@ -1,0 +1,116 @@
+//! Whole wheels of a set that is not whole yet, and what is left of them after a crash.
+//!
+//! `sync` puts a set into the store when all of it is there. Until then each wheel that has arrived is
+//! `arrived/<64 hex>.whl`. A process that is killed leaves it there; the next one that opens the store calls it
+//! `<64 hex>.left`, takes it in place of a download where it is wanted within a day, and removes it otherwise.
+
+use std::ffi::OsStr;
+use std::io::{self, Seek as _};
+use std::time::{Duration, SystemTime};
+
+use fs_err as fs;
+use tempfile::{NamedTempFile, TempPath};
+
+use super::layout::Layout;
+use super::{Error, Store};
+use crate::digest::{HashingReader, Sha256};
+
+/// How long what a crash left waits to be wanted.
+const KEPT: Duration = Duration::from_hours(24);
+
+impl Store {
+    /// Puts a spooled wheel where a crash does not take it away. As before, its file goes when the value is dropped.
+    ///
+    /// Where that cannot be done, which is so in a store that several processes share, the file stays where it is.
+    pub fn keep_arrived(&self, spooled: NamedTempFile, sha256: &Sha256) -> NamedTempFile {
+        if self.database.is_some() {
+            return spooled;
+        }
+        let folder = self.places.layout.arrived();
+        let path = folder.join(format!("{sha256}.whl"));
+        let Ok(name) = fs::create_dir_all(&folder).and_then(|()| TempPath::try_from_path(&path)) else {
+            return spooled;
+        };
+        match spooled.persist_noclobber(&path) {
+            Ok(file) => NamedTempFile::from_parts(file, name),
+            Err(error) => {
+                // The file of that name is another's.
+                let _path = name.keep();
+                error.file
+            }
+        }
+    }
+
+    /// What a crash left of a wheel, as a spooled file, and its size in bytes; none where it has not all of its bytes.
+    pub fn take_left(&self, sha256: &Sha256) -> Result<Option<(NamedTempFile, u64)>, Error> {
+        let left = self.places.layout.arrived().join(format!("{sha256}.left"));
+        if self.database.is_some() || !left.exists() {
+            return Ok(None);
+        }
+        let failed = Error::io(&left);
+        let take = || -> io::Result<Option<(NamedTempFile, u64)>> {
+            let path = self.places.layout.spool().join(format!("left-{sha256}"));
+            // Of two who want it one finds it.
+            fs::rename(&left, &path)?;
+            let name = TempPath::try_from_path(&path)?;
+            let mut file = fs::OpenOptions::new().read(true).write(true).open(&path)?.into_file();
+            let mut reader = HashingReader::new(&mut file);
+            io::copy(&mut reader, &mut io::sink())?;
+            let (found, size) = reader.finish();
+            file.rewind()?;
+            Ok((found == *sha256).then(|| (NamedTempFile::from_parts(file, name), size)))
+        };
+        match take() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            taken => taken.map_err(failed),
+        }
+    }
+}
+
+/// Has what a killed process left wait for a day. To be called before anybody uses the store.
+pub(super) fn settle(layout: &Layout) -> Result<(), Error> {
+    let folder = layout.arrived();
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(&folder).map_err(Error::io(&folder))? {
+        let entry = entry.map_err(Error::io(&folder))?;
+        let path = entry.path();
+        let settled = if is_older(&entry, KEPT) {
+            fs::remove_file(&path)
+        } else if path.extension() == Some(OsStr::new("whl")) {
+            fs::rename(&path, path.with_extension("left"))
+        } else {
+            Ok(())
+        };
+        settled.map_err(Error::io(&path))?;
+    }
+    Ok(())
+}
+
+/// Removes what a crash left and nobody wanted for that long.
+pub(super) fn sweep(layout: &Layout, delay: Duration) -> Result<(), Error> {
+    let folder = layout.arrived();
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(&folder).map_err(Error::io(&folder))? {
+        let entry = entry.map_err(Error::io(&folder))?;
+        let path = entry.path();
+        if path.extension() == Some(OsStr::new("left")) && is_older(&entry, delay) {
+            match fs::remove_file(&path) {
+                // It was taken meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(Error::io(&path))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file was written that long ago; one from the future was not.
+fn is_older(entry: &fs::DirEntry, delay: Duration) -> bool {
+    let written = entry.metadata().and_then(|metadata| metadata.modified());
+    let age = written.ok().and_then(|written| SystemTime::now().duration_since(written).ok());
+    age.is_some_and(|age| age >= delay)
+}
