@@ -23,7 +23,11 @@ const check = (holds, what) => { if (!holds) wrong.push(what); };
 
 // Notes whatever a page should not do.
 function listen(page, name) {
-  page.on("console", (line) => { if (["error", "warning"].includes(line.type())) wrong.push(`${name}: console: ${line.text()}`); });
+  page.on("console", (line) => {
+    // That a page is not there is told to the console as well; it has a page of its own, which is looked at like any other.
+    const lost = line.text().includes("status of 404") && page.url() === `${settings.base}${settings.pages.lost}`;
+    if (["error", "warning"].includes(line.type()) && !lost) wrong.push(`${name}: console: ${line.text()}`);
+  });
   page.on("pageerror", (error) => wrong.push(`${name}: ${error}`));
   page.on("dialog", (dialog) => { wrong.push(`${name}: a dialog: ${dialog.message()}`); dialog.dismiss(); });
   page.on("request", (request) => {
@@ -125,11 +129,14 @@ async function main() {
     await plain.getByText("No sync is running.").waitFor();
     await page.close();
 
+    // Each errand by mouse and by keyboard, with scripts and without.
     for (const [name, kind] of Object.entries(hands)) {
-      const walked = await browser.newPage();
-      listen(walked, name);
-      await errands(walked, kind);
-      await walked.close();
+      for (const [scripts, context] of [["with scripts", browser], ["without scripts", bare]]) {
+        const walked = await context.newPage();
+        listen(walked, `${name}, ${scripts}`);
+        await errands(walked, kind);
+        await walked.close();
+      }
     }
 
     // Every page, as it looks, and by the accessibility checker.
@@ -145,8 +152,10 @@ async function main() {
           await seen.screenshot({ path: join(settings.shots, `${name}-${scheme}-${width}.png`), fullPage });
           const over = await seen.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
           check(over <= 0, `${name} at ${width}: ${over} pixels too wide`);
-          // Colours and sizes are all that differ: two of the four looks have every rule applied to.
-          if ((width > 1000) === (scheme === "dark")) continue;
+          // What is folded away is read as well.
+          await seen.evaluate(() => document.querySelectorAll("details").forEach((details) => { details.open = true; }));
+          const unfolded = await seen.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+          check(unfolded <= 0, `${name} at ${width}, unfolded: ${unfolded} pixels too wide`);
           await seen.evaluate(axe);
           const { violations } = await seen.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
           for (const { id, impact, nodes } of violations.filter(({ impact }) => ["serious", "critical"].includes(impact))) {

@@ -112,6 +112,16 @@ impl Site {
             ("sync", "/sync".to_owned()),
         ]
     }
+
+    /// Pages besides those, for a browser to look at: all that is special about them is what they say.
+    fn more_pages(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("lost", "/projects/nowhere/".to_owned()),
+            ("nothing-found", "/search?q=nowhere".to_owned()),
+            ("project-device", "/projects/torch/?device=orin-jp6.2".to_owned()),
+            ("markup", self.wheel_path("markup")),
+        ]
+    }
 }
 
 #[test]
@@ -446,8 +456,12 @@ fn a_browser_walks_the_pages() {
     let mut sync = jetwheel(&site.dir.path().join("data"));
     sync.args(["sync", "--device", ORIN, "--upstream", &upstream.url("/simple/"), "--no-deps", "slowpoke"]);
     let sync = sync.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let pages: serde_json::Map<String, Value> =
-        site.pages().into_iter().map(|(name, path)| (name.to_owned(), Value::String(path))).collect();
+    let pages: serde_json::Map<String, Value> = site
+        .pages()
+        .into_iter()
+        .chain(site.more_pages())
+        .map(|(name, path)| (name.to_owned(), Value::String(path)))
+        .collect();
     let settings = json!({
         "clients": clients,
         "chromium": "/usr/bin/chromium",

@@ -107,7 +107,7 @@ fn reasons(judgement: &Judgement) -> String {
         .iter()
         .map(|reason| match reason.remedy.as_str() {
             "" => reason.text.clone(),
-            remedy => format!("{} Instead: {remedy}", reason.text),
+            remedy => format!("{}. Instead: {remedy}.", reason.text),
         })
         .collect();
     texts.extend(judgement.notes.iter().map(|note| note.text.clone()));
