@@ -332,7 +332,7 @@ fn an_upstream_that_is_down_or_silent_takes_nothing_away() {
     // Its failure is remembered: one request found out.
     assert_eq!(scene.upstream.seen().len(), 1);
     // The request itself may last longer than the answers that did not wait for it.
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     loop {
         let ready = get(&base(&mirror), "/readyz", &[]).json();
         let upstream = ready["upstreams"].as_object().unwrap().values().next().unwrap();
@@ -341,7 +341,7 @@ fn an_upstream_that_is_down_or_silent_takes_nothing_away() {
             break;
         }
         assert!(began.elapsed() < Duration::from_mins(1), "{ready}");
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
     gate.open();
     drop(mirror);
