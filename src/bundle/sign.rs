@@ -20,7 +20,8 @@ pub struct SecretKey(minisign::SecretKey);
 #[derive(Debug)]
 pub struct PublicKey(minisign::PublicKey);
 
-fn read_text(path: &Path) -> Result<String, Error> {
+/// Reads a key or a signature, which are short.
+pub(super) fn read_text(path: &Path) -> Result<String, Error> {
     let mut text = String::new();
     let file = fs::File::open(path).map_err(Error::io(path))?;
     file.take(LONGEST).read_to_string(&mut text).map_err(Error::io(path))?;

@@ -21,7 +21,7 @@ const BLOCK: u64 = 512;
 const LONGEST_SIGNATURE: u64 = 16 << 10;
 
 /// The longest name of a member, in bytes: that of a wheel in its folder.
-const LONGEST_PATH: usize = 400;
+const LONGEST_PATH: u64 = 400;
 
 /// What stands before the wheels.
 pub(super) struct Start {
@@ -47,10 +47,11 @@ pub(super) fn start(bundle: &Path) -> Result<Start, Error> {
     let next = reader.next_part();
     let mut archive = tar::Archive::new(BufReader::with_capacity(PIECE, reader));
     let cut = |item: &str| Error::Cut { item: item.to_owned(), part: next.clone() };
-    let mut entries = archive.entries().map_err(Error::io(bundle))?;
-    let first = entries.next().ok_or_else(|| cut("its first member"))?;
-    let mut first = first.map_err(|error| not_whole(&error, "its first member", next.as_deref(), bundle))?;
-    if name(&first) != "manifest.json" {
+    let mut members = Members::of(&mut archive).map_err(Error::io(bundle))?;
+    let first = members.next().ok_or_else(|| cut("its first member"))?;
+    let (name, mut first) =
+        first.map_err(|error| not_whole(&error, "its first member", next.as_deref(), bundle))?;
+    if name != "manifest.json" {
         let found = "a bundle begins with manifest.json".to_owned();
         return Err(Error::Manifest { found });
     }
@@ -58,8 +59,8 @@ pub(super) fn start(bundle: &Path) -> Result<Start, Error> {
         .map_err(|error| not_whole(&error, "manifest.json", next.as_deref(), bundle))?;
     let manifest = Manifest::parse(&text)?;
     let mut signature = None;
-    if let Some(Ok(mut second)) = entries.next()
-        && name(&second) == "manifest.json.minisig"
+    if let Some(Ok((name, mut second))) = members.next()
+        && name == "manifest.json.minisig"
     {
         let item = "manifest.json.minisig";
         let bytes = small(&mut second, LONGEST_SIGNATURE)
@@ -81,9 +82,8 @@ pub(super) fn wheels(bundle: &Path, manifest: &Manifest, stage: &mut Stage<'_>) 
         manifest.wheels.iter().enumerate().map(|place| (place.1.path(), place)).collect();
     let mut item = "manifest.json".to_owned();
     let mut piece = vec![0; PIECE];
-    for (number, entry) in archive.entries().map_err(Error::io(bundle))?.enumerate() {
-        let mut entry = entry.map_err(|error| not_whole(&error, &item, next.as_deref(), bundle))?;
-        let name = name(&entry);
+    for (number, member) in Members::of(&mut archive).map_err(Error::io(bundle))?.enumerate() {
+        let (name, mut entry) = member.map_err(|error| not_whole(&error, &item, next.as_deref(), bundle))?;
         end = entry.raw_file_position().saturating_add(entry.size()).next_multiple_of(BLOCK);
         if (number == 0 && name == "manifest.json") || (number == 1 && name == "manifest.json.minisig") {
             continue;
@@ -180,9 +180,34 @@ fn is_there(path: &Path, wheel: &Packed, piece: &mut [u8]) -> bool {
     }
 }
 
-fn name<R: Read>(entry: &tar::Entry<'_, R>) -> String {
-    let bytes = entry.path_bytes();
-    String::from_utf8_lossy(bytes.get(..bytes.len().min(LONGEST_PATH)).unwrap_or_default()).into_owned()
+/// The members of an archive with their names, as `export` writes them: a name of more than 100 bytes is a member of its own before
+/// the one that it is of. The tar crate would read it into memory, and extended headers too, however long they are.
+struct Members<'a, R: Read>(tar::Entries<'a, R>);
+
+impl<'a, R: Read> Members<'a, R> {
+    fn of(archive: &'a mut tar::Archive<R>) -> io::Result<Self> {
+        Ok(Self(archive.entries()?.raw(true)))
+    }
+}
+
+impl<'a, R: Read> Iterator for Members<'a, R> {
+    type Item = io::Result<(String, tar::Entry<'a, R>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
+        let mut entry = match self.0.next()? {
+            Ok(entry) => entry,
+            Err(error) => return Some(Err(error)),
+        };
+        if entry.header().entry_type() != tar::EntryType::GNULongName {
+            return Some(Ok((text(&entry.path_bytes()), entry)));
+        }
+        let name = match small(&mut entry, LONGEST_PATH) {
+            Ok(name) => name,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(self.0.next()?.map(|entry| (text(&name), entry)))
+    }
 }
 
 /// Reads a small member whole.

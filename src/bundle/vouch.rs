@@ -4,9 +4,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fs_err as fs;
-
 use super::parts::{self, PartReader};
+use super::sign;
 use super::stage::{self, Stage, Start};
 use super::{Error, PublicKey};
 
@@ -56,7 +55,7 @@ pub(super) fn verified_start<'k>(
     let Some(key) = key else { return Ok((stage::start(bundle)?, None)) };
     let path = parts::signature(bundle);
     if path.exists() {
-        let text = fs::read_to_string(&path).map_err(Error::io(&path))?;
+        let text = sign::read_text(&path)?;
         let over_all = OverAll { key, path, text };
         if let Ok(start) = stage::start(bundle)
             && verify_manifest(&start, key).is_ok_and(|there| there)

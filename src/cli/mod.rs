@@ -389,7 +389,13 @@ fn read_policy(dir: &Path) -> anyhow::Result<Vec<(String, String)>> {
         }
         names.sort();
         for name in names {
-            let text = fs_err::read_to_string(folder.join(&name)).context("policy file")?;
+            let path = folder.join(&name);
+            // A server reads the folder anew while it runs: a pipe would stop it, and a device fill its memory.
+            if !fs_err::metadata(&path).context("policy file")?.is_file() {
+                return Err(Usage(format!("policy file: {}: not a regular file", path.display())).into());
+            }
+            let text = sync::read_text(&path)
+                .map_err(|error| Usage(format!("policy file: {}: {error}", path.display())))?;
             files.push((format!("{prefix}{name}"), text));
         }
     }

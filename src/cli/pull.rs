@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 
-use super::sync::{named_upstream, network_options, parse_size, read_index};
+use super::sync::{named_upstream, network_options, own_urls, parse_size, read_index};
 use super::{Context, Usage};
 use crate::pull::{Options, Pull};
 use crate::store::Store;
@@ -131,6 +131,7 @@ pub(super) fn prepare(asked: Asked<'_>, context: &mut Context) -> anyhow::Result
     for upstream in &mut upstreams {
         upstream.url = network.credentials.take_from(&upstream.url);
     }
+    network.own = Some(own_urls(upstreams.iter().map(|upstream| &upstream.url)));
     let hasty = Network {
         connect_timeout: network.connect_timeout.min(HASTY_CONNECT),
         read_timeout: network.read_timeout.min(HASTY_READ),

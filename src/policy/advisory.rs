@@ -82,17 +82,19 @@ fn in_force<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a Advisory> {
 /// Refuses what an advisory with `action = "refuse"` names.
 pub(super) fn judge(case: &Case<'_>, reasons: &mut Vec<Reason>) {
     for advisory in in_force(case).filter(|advisory| advisory.action == Action::Refuse) {
+        let wanted = if advisory.versions.is_empty() {
+            "another project: it is of every version".to_owned()
+        } else {
+            format!("a version outside {}", advisory.versions)
+        };
+        let see = advisory.sources.first().map(|source| format!("; see {source}")).unwrap_or_default();
         reasons.push(Reason {
             code: Code::Advisory,
             member: None,
             found: vec![case.facts.version.clone().unwrap_or_default()],
-            wanted: vec![format!("a version outside {}", advisory.versions)],
             text: format!("advisory {}: {}", advisory.id, advisory.text),
-            remedy: format!(
-                "take a version outside {}{}",
-                advisory.versions,
-                advisory.sources.first().map(|source| format!("; see {source}")).unwrap_or_default()
-            ),
+            remedy: format!("take {wanted}{see}"),
+            wanted: vec![wanted],
         });
     }
 }

@@ -3,22 +3,23 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::Watcher;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::server::TlsStream;
 
-use super::outbox::Outbox;
+use super::outbox::{self, Outbox};
+use super::pace::{Duty, Pace};
 use super::state::State;
 use super::tls::{self, Tls};
-use super::watched::{Hold, Watched};
+use super::watched::Watched;
 use super::{forwarded, router};
 
 /// A connection that was accepted.
@@ -34,36 +35,44 @@ pub(super) struct Incoming {
     pub(super) stall: Duration,
 }
 
-/// Serves a connection to its end. `stopping` ends one that has not begun.
+/// Serves a connection to its end. `called` tells that others wait for its place, and, when nobody is left to tell, that the
+/// server stops.
 pub(super) async fn serve(
     incoming: Incoming,
     builder: &Builder<TokioExecutor>,
-    watcher: Watcher,
-    mut stopping: watch::Receiver<()>,
+    mut called: watch::Receiver<()>,
 ) {
     let Incoming { stream, from, state, tls, head, stall } = incoming;
     let _open = Open::new(Arc::clone(&state));
     // Answers are written whole; waiting for more to send would only delay them.
     let _only_slower_without = stream.set_nodelay(true);
-    let (outbox, hold) = (Outbox::default(), Hold::default());
-    let in_view = |stream: TcpStream| Watched::new(stream, outbox.clone(), hold.clone(), head, stall);
-    let parties = Parties { state, from, outbox: outbox.clone(), hold: hold.clone(), watcher };
+    let _only_seen_later_without = outbox::bound_unsent(&stream);
+    let (outbox, pace) = (Outbox::default(), Pace::new());
+    let in_view = |stream: TcpStream| Watched::new(stream, outbox.clone(), pace.clone(), head, stall);
     let Some(tls) = tls else {
+        let parties = Parties { state, from, outbox: outbox.clone(), pace: pace.clone(), called };
         return answer(in_view(stream), false, builder, parties).await;
     };
     let begun = tokio::select! {
-        _ = stopping.changed() => return,
+        () = until_gone(&mut called, &pace) => return,
         begun = tokio::time::timeout(head, begin(&tls, stream, in_view)) => begun,
     };
     match begun {
         Ok(Ok(Some(mut stream))) => {
             stream.get_mut().0.await_first(head);
+            pace.begin();
+            let parties = Parties { state, from, outbox, pace, called };
             answer(stream, true, builder, parties).await;
         }
         Ok(Ok(None)) => tracing::debug!(%from, "a request came without TLS"),
         Ok(Err(error)) => tracing::debug!(%error, %from, "TLS did not begin"),
         Err(_elapsed) => tracing::debug!(%from, "TLS did not begin in time"),
     }
+}
+
+/// Waits until a connection without a request has to go.
+async fn until_gone(called: &mut watch::Receiver<()>, pace: &Pace) {
+    while called.changed().await.is_ok() && pace.duty() != Duty::Go {}
 }
 
 /// Begins TLS; none where the client speaks plain HTTP, which it is told.
@@ -84,8 +93,8 @@ struct Parties {
     state: Arc<State>,
     from: SocketAddr,
     outbox: Outbox,
-    hold: Hold,
-    watcher: Watcher,
+    pace: Pace,
+    called: watch::Receiver<()>,
 }
 
 /// Answers the requests of a connection.
@@ -93,16 +102,35 @@ async fn answer<I>(io: I, secure: bool, builder: &Builder<TokioExecutor>, partie
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Parties { state, from, outbox, hold, watcher } = parties;
+    let Parties { state, from, outbox, pace, mut called } = parties;
+    let of_requests = pace.clone();
     let service = service_fn(move |mut request: http::Request<_>| {
         if secure {
             request.extensions_mut().insert(forwarded::Secure);
         }
-        let (state, outbox, hold) = (Arc::clone(&state), outbox.clone(), hold.clone());
-        async move { Ok::<_, Infallible>(router::respond(state, request, from, &outbox, &hold).await) }
+        let (state, outbox, pace) = (Arc::clone(&state), outbox.clone(), of_requests.clone());
+        async move { Ok::<_, Infallible>(router::respond(state, request, from, &outbox, &pace).await) }
     });
-    let connection = builder.serve_connection(TokioIo::new(io), service).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service).into_owned());
+    let mut stops = false;
+    let ended = loop {
+        let duty = tokio::select! {
+            ended = connection.as_mut() => break ended,
+            call = called.changed(), if !stops => {
+                stops = call.is_err();
+                if stops { Duty::Finish } else { pace.duty() }
+            }
+        };
+        match duty {
+            Duty::Stay => {}
+            Duty::Finish => connection.as_mut().graceful_shutdown(),
+            Duty::Go => {
+                tracing::debug!(%from, "a client that kept the mirror waiting gave up its place");
+                return;
+            }
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!(%error, %from, "a connection ended badly");
     }
 }

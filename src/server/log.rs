@@ -13,10 +13,14 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use super::body::Body;
 use super::clients::Origin;
 use super::id::RequestId;
+use super::pace::{Pace, Working};
 use super::state::State;
 
 /// The longest path in a line, in bytes.
 const LONGEST_PATH: usize = 512;
+
+/// The longest method in a line, in bytes: a request may have one as long as its head.
+const LONGEST_METHOD: usize = 16;
 
 /// What is known of a request when it arrives.
 #[derive(Debug)]
@@ -58,11 +62,14 @@ pub(super) struct Logged {
     line: Line,
     status: StatusCode,
     sent: u64,
+    pace: Pace,
+    /// While the next piece is not there.
+    working: Option<Working>,
 }
 
 impl Logged {
-    pub(super) const fn new(body: Body, line: Line, status: StatusCode) -> Self {
-        Self { body, line, status, sent: 0 }
+    pub(super) const fn new(body: Body, line: Line, status: StatusCode, pace: Pace) -> Self {
+        Self { body, line, status, sent: 0, pace, working: None }
     }
 }
 
@@ -79,6 +86,10 @@ impl hyper::body::Body for Logged {
             let length = frame.data_ref().map_or(0, Bytes::len);
             self.sent = self.sent.saturating_add(length as u64);
         }
+        self.working = match self.working.take() {
+            _ if frame.is_ready() => None,
+            working => working.or_else(|| Some(self.pace.work())),
+        };
         frame
     }
 
@@ -99,7 +110,7 @@ impl Drop for Logged {
         let elapsed_ms = elapsed.as_secs_f64() * 1000.0;
         state.metrics.answered(route, method, self.status, self.sent, elapsed);
         tracing::info!(
-            %method,
+            method = format_args!("{method:.LONGEST_METHOD$}", method = method.as_str()),
             path = %path.escape_debug(),
             status = self.status.as_u16(),
             sent_bytes = self.sent,

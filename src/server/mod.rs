@@ -12,9 +12,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::access::Rules;
 use crate::store::Store;
@@ -40,6 +39,7 @@ pub(crate) mod lru;
 mod metrics;
 mod opened;
 mod outbox;
+mod pace;
 mod pages;
 pub(crate) mod path;
 mod process;
@@ -103,9 +103,8 @@ const HEAD_FIELDS: usize = 64;
 /// where no TLS is; with TLS uv lets further requests wait.
 const STREAMS: u32 = 8;
 
-/// By how much shorter a request's head may take where more than half of the connections are taken, so that clients who open
-/// connections and say nothing keep the others waiting for seconds, not for half a minute.
-const HURRY: u32 = 10;
+/// How often the connections are told that others wait for their places, while they do.
+const CALL_EVERY: Duration = Duration::from_millis(500);
 
 /// How long accepting pauses after it failed, which it does when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -210,16 +209,13 @@ impl Server {
     /// Serves until `stop` is ready; then takes no more connections and lets requests in flight end, for a bounded time.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { listener, state, limits, tls } = self;
-        let [patient, hurried] =
-            [limits.head, limits.head / HURRY].map(|head| (head, Arc::new(builder(head))));
-        let graceful = GracefulShutdown::new();
+        let builder = Arc::new(builder(limits.head));
         let places = Arc::new(Semaphore::new(limits.connections));
         let of_files = Arc::clone(&state);
-        let (told, stopping) = watch::channel(());
+        let (call, called) = watch::channel(());
         let follow = tls.clone().map_or_else(|| pending().boxed(), |tls| tls.follow().boxed());
         let accept = async {
             loop {
-                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
                 let (stream, from) = match listener.accept().await {
                     Ok(accepted) => accepted,
                     Err(error) => {
@@ -230,7 +226,7 @@ impl Server {
                 };
                 let Some(counted) = state.clients.connect(from.ip()) else {
                     // TLS would cost more than it is worth.
-                    if tls.is_none() {
+                    if let (None, Ok(place)) = (&tls, Arc::clone(&places).try_acquire_owned()) {
                         tokio::spawn(async move {
                             clients::turn_away(stream).await;
                             drop(place);
@@ -238,13 +234,12 @@ impl Server {
                     }
                     continue;
                 };
-                let crowded = places.available_permits() < limits.connections / 2;
-                let (head, builder) = if crowded { hurried.clone() } else { patient.clone() };
-                let (state, watcher) = (Arc::clone(&state), graceful.watcher());
-                let incoming = Incoming { stream, from, state, tls: tls.clone(), head, stall: limits.stall };
-                let stopping = stopping.clone();
+                let Some(place) = take_place(&places, &call).await else { return };
+                let (state, tls) = (Arc::clone(&state), tls.clone());
+                let incoming = Incoming { stream, from, state, tls, head: limits.head, stall: limits.stall };
+                let (builder, called) = (Arc::clone(&builder), called.clone());
                 tokio::spawn(async move {
-                    connection::serve(incoming, &builder, watcher, stopping).await;
+                    connection::serve(incoming, &builder, called).await;
                     drop((counted, place));
                 });
             }
@@ -255,11 +250,25 @@ impl Server {
             () = follow => {}
             () = stop => {}
         }
-        drop((listener, told));
-        let open = graceful.count();
+        drop((listener, call));
+        let open = limits.connections.saturating_sub(places.available_permits());
         tracing::info!(open_connections = open, "stopping");
-        if tokio::time::timeout(limits.stop, graceful.shutdown()).await.is_err() {
+        let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
+        if tokio::time::timeout(limits.stop, places.acquire_many(all)).await.is_err() {
             tracing::warn!(limit_s = limits.stop.as_secs(), "requests in flight did not end in time");
+        }
+    }
+}
+
+/// Takes a place for a connection that was accepted; where all are taken the others are told that it waits.
+async fn take_place(places: &Arc<Semaphore>, call: &watch::Sender<()>) -> Option<OwnedSemaphorePermit> {
+    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        return Some(place);
+    }
+    loop {
+        call.send_replace(());
+        if let Ok(place) = tokio::time::timeout(CALL_EVERY, Arc::clone(places).acquire_owned()).await {
+            return place.ok();
         }
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{StatusCode, header};
-use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -87,7 +86,7 @@ pub(super) async fn resolve(
     in_force: &Arc<InForce>,
     view: View,
     base_url: &str,
-    body: Incoming,
+    body: request_body::Received,
 ) -> Result<Reply, Refusal> {
     let id = in_force.device(&view.device)?.id.clone();
     // What is answered leads back to where it was asked for: to the same snapshot, or the same channel.

@@ -17,11 +17,12 @@ use super::clients::Origin;
 use super::id::{self, RequestId};
 use super::log::{Line, Logged};
 use super::outbox::Outbox;
+use super::pace::Pace;
 use super::path::{self, Route};
 use super::refusal::Refusal;
 use super::reply::Reply;
+use super::request_body::Received;
 use super::state::State;
-use super::watched::Hold;
 use super::{
     accept, device, explain, files, forwarded, health, pages, request_body, resolve, simple, upload,
 };
@@ -32,8 +33,9 @@ pub(super) async fn respond(
     request: Request<Incoming>,
     from: SocketAddr,
     outbox: &Outbox,
-    hold: &Hold,
+    pace: &Pace,
 ) -> Response<Logged> {
+    let _working = pace.request();
     // The kernel sends files where nothing lies between it and HTTP/1.
     let by_kernel =
         request.version() <= Version::HTTP_11 && request.extensions().get::<forwarded::Secure>().is_none();
@@ -42,9 +44,10 @@ pub(super) async fn respond(
     let path = forwarded::own_path(request.uri().path(), request.headers(), prefix_of(&state));
     let (route, problem) = (path::parse(path), api::is_below(path));
     let name = route.as_ref().map_or("none", Route::name);
+    let request = request.map(|body| Received::new(body, pace.clone()));
     let origin = state.clients.origin(from, request.headers());
     let line = Line::begin(&request, name, id, origin, Arc::clone(&state));
-    let reply = match AssertUnwindSafe(answer(&state, route, request, origin, hold)).catch_unwind().await {
+    let reply = match AssertUnwindSafe(answer(&state, route, request, origin)).catch_unwind().await {
         Ok(answered) => answered,
         Err(_) => Err(Refusal::Defect(format!("panic at {line:?}"))),
     };
@@ -65,7 +68,7 @@ pub(super) async fn respond(
     }
     let body = if head { Body::Empty } else { body };
     let id_value = line.id().value();
-    let mut response = Response::new(Logged::new(body, line, status));
+    let mut response = Response::new(Logged::new(body, line, status, pace.clone()));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response.headers_mut().insert(id::HEADER, id_value);
@@ -83,9 +86,8 @@ fn prefix_of(state: &State) -> &str {
 async fn answer(
     state: &Arc<State>,
     route: Result<Route, Refusal>,
-    request: Request<Incoming>,
+    request: Request<Received>,
     origin: Origin,
-    hold: &Hold,
 ) -> Result<Reply, Refusal> {
     let (parts, body) = request.into_parts();
     // Whoever asks whether the mirror lives is not counted.
@@ -133,7 +135,7 @@ async fn answer(
             let base_url = base_url(&parts);
             api::answer(state, in_force, &caller, (&path, &parts), base_url, body).await
         }
-        Route::Upload => upload::upload(state, &caller, headers, body, hold).await,
+        Route::Upload => upload::upload(state, &caller, headers, body).await,
         Route::Reports { device } => {
             let body = posted(&parts, body).await?;
             let view = state.view(&device).await?;
@@ -188,7 +190,7 @@ async fn answer(
 }
 
 /// The body of a POST of JSON, still to be read; otherwise it is dropped and the request refused.
-async fn posted(parts: &Parts, body: Incoming) -> Result<Incoming, Refusal> {
+async fn posted(parts: &Parts, body: Received) -> Result<Received, Refusal> {
     let refusal =
         if parts.method == Method::POST { not_json(&parts.headers) } else { Some(Refusal::PostOnly) };
     match refusal {

@@ -2,8 +2,6 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,32 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::outbox::{Outbox, is_stand_in};
-
-/// What keeps a connection from counting as stalled while the mirror works on what came by it.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Hold(Arc<AtomicUsize>);
-
-/// Work on what came by a connection, until it is dropped.
-#[derive(Debug)]
-pub(super) struct Holding(Hold);
-
-impl Hold {
-    /// Work begins.
-    pub(super) fn begin(&self) -> Holding {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Holding(self.clone())
-    }
-
-    fn is_held(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
-    }
-}
-
-impl Drop for Holding {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+use super::pace::Pace;
 
 /// A TCP connection with a limit on how long nothing may move on it, in either direction.
 ///
@@ -48,7 +21,7 @@ impl Drop for Holding {
 pub(super) struct Watched {
     stream: TcpStream,
     outbox: Outbox,
-    hold: Hold,
+    pace: Pace,
     limit: Duration,
     stall: Duration,
     moved: Instant,
@@ -60,12 +33,12 @@ impl Watched {
     pub(super) fn new(
         stream: TcpStream,
         outbox: Outbox,
-        hold: Hold,
+        pace: Pace,
         first: Duration,
         stall: Duration,
     ) -> Self {
         let (moved, limit) = (Instant::now(), first.min(stall));
-        Self { stream, outbox, hold, limit, stall, moved, timer: Box::pin(tokio::time::sleep(limit)) }
+        Self { stream, outbox, pace, limit, stall, moved, timer: Box::pin(tokio::time::sleep(limit)) }
     }
 
     /// Counts anew: the next byte may take as long as `first`. For a connection that has begun TLS.
@@ -89,6 +62,9 @@ impl Watched {
                 Pin::new(&mut self.stream).poll_write_vectored(context, slices)
             }
         };
+        if let Poll::Ready(Ok(count)) = poll {
+            self.pace.moved(count);
+        }
         self.watch(context, poll)
     }
 
@@ -110,7 +86,7 @@ impl Watched {
             return poll;
         }
         while self.timer.as_mut().poll(context).is_ready() {
-            if self.hold.is_held() {
+            if self.pace.works() {
                 self.moved = Instant::now();
             }
             let deadline = self.moved + self.limit;
@@ -129,9 +105,11 @@ impl AsyncRead for Watched {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
         if poll.is_ready() {
             self.limit = self.stall;
+            self.pace.moved(buffer.filled().len().saturating_sub(before));
         }
         self.watch(context, poll)
     }

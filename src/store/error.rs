@@ -101,6 +101,14 @@ pub enum Error {
         /// What was found, and what was expected.
         found: String,
     },
+    /// A held file has that name already, with other bytes.
+    #[error("{file} exists already with other bytes (sha256 {sha256})")]
+    Exists {
+        /// The file name.
+        file: String,
+        /// The digest of the held file.
+        sha256: Sha256,
+    },
     /// No file with that digest is known.
     #[error("no file with sha256 {0} is known")]
     Unknown(Sha256),

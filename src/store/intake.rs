@@ -2,7 +2,8 @@
 
 use tempfile::NamedTempFile;
 
-use super::{Error, LOCAL, Provenance, Put, Store, locked};
+use super::write::taken_name;
+use super::{Error, LOCAL, Provenance, Put, Store};
 use crate::digest::Sha256;
 use crate::wheel::{Facts, InspectOptions, WheelFilename, inspect_wheel_as};
 
@@ -34,7 +35,10 @@ impl Store {
             Ok(name) => name,
             Err(error) => return Ok(Offered::Refused(error.kind.to_string())),
         };
-        if unique && let Some(other) = self.taken_name(&name, file, &sha256)? {
+        // Before the work of an inspection; whoever comes at the same time is told when it is taken in.
+        if unique
+            && let Some(other) = self.read(|catalogue| taken_name(catalogue, &name.project, file, &sha256))?
+        {
             return Ok(Offered::Exists(other));
         }
         let provenance = Provenance {
@@ -65,27 +69,14 @@ impl Store {
             let member = damage.member.as_ref().map(|member| format!("{member}: ")).unwrap_or_default();
             return Ok(Offered::Refused(format!("{member}{}{more}", damage.text)));
         }
-        // From here to the end nobody else takes a name.
-        let _turn = unique.then(|| locked(&self.naming));
-        if unique && let Some(other) = self.taken_name(&name, file, &sha256)? {
-            return Ok(Offered::Exists(other));
-        }
-        match self.put(spooled, &inspection.facts, &inspection.metadata, &provenance) {
+        match self.put_named(spooled, &inspection.facts, &inspection.metadata, &provenance, unique) {
             Ok(put) => Ok(Offered::Taken(put, Box::new(inspection.facts))),
+            Err(Error::Exists { sha256, .. }) => Ok(Offered::Exists(sha256)),
             Err(error @ (Error::Name { .. } | Error::Mismatch { .. })) => {
                 Ok(Offered::Refused(error.to_string()))
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// The held file that has that name with other bytes.
-    fn taken_name(&self, name: &WheelFilename, file: &str, sha256: &Sha256) -> Result<Option<Sha256>, Error> {
-        let listed = self.listing(&name.project)?;
-        let same = |listed: &&super::Listed| listed.file == file && listed.held;
-        let others: Vec<Sha256> = listed.iter().filter(same).map(|listed| listed.sha256).collect();
-        // Where both are here already, as two upstreams can bring it about, nothing changes.
-        if others.contains(sha256) { Ok(None) } else { Ok(others.first().copied()) }
     }
 }
 

@@ -179,8 +179,6 @@ pub struct Store {
     patience_ms: AtomicU64,
     /// Whoever sets space aside takes turns by this.
     setting_aside: Mutex<()>,
-    /// Held by whoever takes in a wheel whose name has to be new.
-    naming: Mutex<()>,
     /// The access tokens.
     tokens: Arc<tokens::TokenShelf>,
     /// What syncs of this process do.
@@ -278,7 +276,7 @@ impl Store {
     pub fn projects(&self, held_only: bool) -> Result<Vec<ProjectName>, Error> {
         self.read(|catalogue| {
             let mut projects = Vec::new();
-            catalogue.scan(b"n", |key, payload| {
+            catalogue.scan(b"n", &mut |key, payload| {
                 let counts: Counts = parse_payload(key, payload)?;
                 if counts.held > 0 || (!held_only && counts.files > 0) {
                     let name = key.get(1..).and_then(|name| std::str::from_utf8(name).ok());
@@ -304,7 +302,7 @@ impl Store {
         let prefix = project_prefix(project);
         let mut listed = self.read(|catalogue| {
             let mut listed = Vec::new();
-            catalogue.scan(&prefix, |key, payload| {
+            catalogue.scan(&prefix, &mut |key, payload| {
                 let (file, sha256) = parse_file_key(key, &prefix).ok_or_else(|| strange(key))?;
                 let light: Light = parse_payload(key, payload)?;
                 listed.push(Listed::new(project, file, sha256, light));

@@ -114,7 +114,6 @@ impl Store {
             keep_snapshots: AtomicUsize::new(KEEP_SNAPSHOTS),
             patience_ms: AtomicU64::new(patience_ms),
             setting_aside: Mutex::new(()),
-            naming: Mutex::new(()),
             tokens: Arc::new(tokens::TokenShelf::default()),
             activity: super::activity::Activity::default(),
             places,

@@ -22,7 +22,7 @@ use super::blobs::{Blobs, Part};
 use super::catalogue::record::{
     Counts, Indexed, Light, Stamp, Sum, counts_key, digest_key, file_key, pin_key, seal, seal_json, url_key,
 };
-use super::catalogue::{Catalogue, Change, Fault, Records, Sled};
+use super::catalogue::{Catalogue, Change, Fault, Records, Sled, Visit};
 use super::error::says_full;
 use super::layout::{Layout, read_bounded, sync_folder, write_durably};
 use super::sidecar::Sidecar;
@@ -223,6 +223,10 @@ struct NoRecords;
 impl Records for NoRecords {
     fn record(&self, _key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         Ok(None)
+    }
+
+    fn scan(&self, _prefix: &[u8], _visit: &mut Visit<'_>) -> Result<(), Fault> {
+        Ok(())
     }
 }
 

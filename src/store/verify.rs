@@ -298,7 +298,7 @@ impl Store {
     fn rows_without_sidecar(&self, known: &BTreeSet<Sha256>) -> Result<Vec<Finding>, Error> {
         let mut gone = self.read(|catalogue| {
             let mut gone = Vec::new();
-            catalogue.scan(b"d", |key, payload| {
+            catalogue.scan(b"d", &mut |key, payload| {
                 let digest = key.get(1..).and_then(|digest| digest.try_into().ok()).map(Sha256);
                 let sha256 = digest.ok_or_else(|| super::strange(key))?;
                 if !known.contains(&sha256) {

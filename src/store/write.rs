@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLockReadGuard};
 
 use super::blobs::{Found, Part};
-use super::catalogue::record::{SUM, Stamp, pin_key, url_key};
+use super::catalogue::record::{
+    Light, SUM, Stamp, name_prefix, parse_file_key, pin_key, project_prefix, url_key,
+};
 use super::catalogue::{Catalogue, Fault, Postgres, Records};
 use super::layout::Layout;
 use super::postgres::{Lock, Session};
@@ -54,6 +56,19 @@ impl Store {
         metadata: &[u8],
         provenance: &Provenance,
     ) -> Result<Put, Error> {
+        self.put_named(spooled, facts, metadata, provenance, false)
+    }
+
+    /// As [`Store::put`]; where `unique`, a held file of the same name with other bytes keeps it out, whoever else takes one in at
+    /// the same time.
+    pub(super) fn put_named(
+        &self,
+        spooled: tempfile::NamedTempFile,
+        facts: &Facts,
+        metadata: &[u8],
+        provenance: &Provenance,
+        unique: bool,
+    ) -> Result<Put, Error> {
         check(facts, provenance)?;
         let mismatch = |found| Error::Mismatch { file: facts.file.clone(), found };
         let len = spooled.as_file().metadata().map_err(Error::io(spooled.path()))?.len();
@@ -68,7 +83,7 @@ impl Store {
         self.places.layout.check_space(0)?;
         let _no_sweep = self.no_sweep(&facts.sha256)?;
         self.put_blob(spooled, facts, metadata)?;
-        self.see(facts, provenance, true)
+        self.see(facts, provenance, true, unique)
     }
 
     /// Takes in the facts of a wheel whose bytes are not kept.
@@ -78,7 +93,7 @@ impl Store {
         check(facts, provenance)?;
         self.places.layout.check_space(0)?;
         self.places.blobs.prepare(&facts.sha256)?;
-        self.see(facts, provenance, false)
+        self.see(facts, provenance, false, false)
     }
 
     /// Updates what the upstream says of a known file: yanked, gone since.
@@ -145,17 +160,26 @@ impl Store {
     }
 
     /// Notes a sight of a file in its sidecar and its rows.
-    fn see(&self, facts: &Facts, provenance: &Provenance, held: bool) -> Result<Put, Error> {
+    fn see(&self, facts: &Facts, provenance: &Provenance, held: bool, unique: bool) -> Result<Put, Error> {
         let put = std::cell::Cell::new(Put::New);
         let pin = pin_key(&provenance.upstream, &facts.file);
         let url = provenance.url.as_deref().map(url_key);
-        let keys: Vec<Vec<u8>> = std::iter::once(pin.clone()).chain(url.clone()).collect();
+        // The name is the key of no record: who takes in a file of that name has it for itself until its records are there.
+        let name = facts.project.as_ref().map(|project| name_prefix(project, &facts.file));
+        let keys: Vec<Vec<u8>> = std::iter::once(pin.clone()).chain(url.clone()).chain(name).collect();
         self.change(&facts.sha256, &keys, &|catalogue, sidecar| {
             let mut sidecar = sidecar.unwrap_or(Sidecar { held: false, files: Vec::new() });
             if sidecar.entry(&facts.file).is_some() && sidecar.held >= held {
                 put.set(Put::Known);
             }
             let asked = |fault| self.refusal(fault);
+            if unique
+                && let Some(project) = &facts.project
+                && let Some(other) =
+                    taken_name(catalogue, project, &facts.file, &facts.sha256).map_err(asked)?
+            {
+                return Err(Error::Exists { file: facts.file.clone(), sha256: other });
+            }
             let news = News {
                 pinned: catalogue.record(&pin).map_err(asked)?.is_none(),
                 first_at_url: match &url {
@@ -228,6 +252,30 @@ impl Store {
         self.revisions.bump(projects.collect::<Vec<&ProjectName>>());
         Ok(())
     }
+}
+
+/// The held file that has that name with other bytes.
+///
+/// Where both are here already, as two upstreams can bring it about, nothing is taken.
+pub(super) fn taken_name(
+    catalogue: &dyn Records,
+    project: &ProjectName,
+    file: &str,
+    sha256: &Sha256,
+) -> Result<Option<Sha256>, Fault> {
+    let (mut others, mut own) = (Vec::new(), false);
+    catalogue.scan(&name_prefix(project, file), &mut |key, payload| {
+        let named = parse_file_key(key, &project_prefix(project));
+        let (_, found) = named.ok_or_else(|| super::strange(key))?;
+        let light: Light = super::parse_payload(key, payload)?;
+        if light.held && found == *sha256 {
+            own = true;
+        } else if light.held {
+            others.push(found);
+        }
+        Ok(())
+    })?;
+    Ok(if own { None } else { others.first().copied() })
 }
 
 /// The right to have the bytes of a digest come and go.

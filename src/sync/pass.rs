@@ -1,6 +1,6 @@
 //! A pass over all projects that are wanted.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
@@ -20,6 +20,7 @@ use super::set::Sets;
 use super::shelf::{Entry, Shelf};
 use super::take::{Budget, Keeping, Taken, Taker};
 use super::{Error, Listener, Means, Request};
+use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Reason};
 use crate::wheel::{Machine, ProjectName};
 
@@ -84,36 +85,40 @@ pub async fn run(request: Request, means: Means, listener: Listener) -> Result<R
 
 /// Lets those files that were accepted in place of others count under their names, and says what became of each.
 async fn replace(shelf: &Shelf, report: &mut Report) -> Result<(), Error> {
-    for file in shelf.taker.accept_changed.iter() {
-        let mut replaced = None;
-        for (_, entry) in shelf.all() {
-            let gathered = entry.gathered();
-            let found = gathered.replacing.iter().find_map(|index| {
-                let candidate = gathered.candidates.get(*index).filter(|one| one.name.text == *file)?;
-                match &candidate.knowledge {
-                    Knowledge::Facts { facts, held: true, .. } => {
-                        Some((gathered.from.get(*index)?.clone(), facts.sha256))
-                    }
-                    _ => None,
-                }
-            });
-            drop(gathered);
-            let Some((upstream, new)) = found else { continue };
-            let (store, file, now) =
-                (Arc::clone(&shelf.taker.means.store), file.clone(), shelf.taker.now.clone());
-            let replacing = move || store.replace(&upstream, &file, &new, &now);
-            if let Some(old) = tokio::task::spawn_blocking(replacing).await?? {
-                replaced = Some((old, new));
-            }
+    let (mut held, mut replaced) = (held_in_place_of_others(shelf), BTreeMap::new());
+    while let Some((file, upstream, new)) = held.pop() {
+        let (store, now) = (Arc::clone(&shelf.taker.means.store), shelf.taker.now.clone());
+        let replacing = move || store.replace(&upstream, &file, &new, &now).map(|old| (file, old));
+        if let (file, Some(old)) = tokio::task::spawn_blocking(replacing).await?? {
+            replaced.insert(file, (old, new));
         }
-        report.notes.push(match replaced {
-            Some((old, new)) => format!(
-                "{file}: sha256 {new} counts from now on, as --accept-changed says; snapshots that list {old} keep that"
-            ),
-            None => format!("{file}: nothing was taken in its place; --accept-changed was of no use here"),
-        });
     }
+    let notes = shelf.taker.accept_changed.iter().map(|file| match replaced.get(file) {
+        Some((old, new)) => format!(
+            "{file}: sha256 {new} counts from now on, as --accept-changed says; snapshots that list {old} keep that"
+        ),
+        None => format!("{file}: nothing was taken in its place; --accept-changed was of no use here"),
+    });
+    report.notes.extend(notes);
     Ok(())
+}
+
+/// Files that may count in place of others and that the store has: name, upstream, digest.
+fn held_in_place_of_others(shelf: &Shelf) -> Vec<(String, String, Sha256)> {
+    let mut held = Vec::new();
+    for (_, entry) in shelf.all() {
+        let gathered = entry.gathered();
+        held.extend(gathered.replacing.iter().filter_map(|index| {
+            let (candidate, upstream) = (gathered.candidates.get(*index)?, gathered.from.get(*index)?);
+            match &candidate.knowledge {
+                Knowledge::Facts { facts, held: true, .. } => {
+                    Some((candidate.name.text.clone(), upstream.clone(), facts.sha256))
+                }
+                _ => None,
+            }
+        }));
+    }
+    held
 }
 
 /// Finds out which upstreams lost most of what they had; yields the devices whose pass is over by that.

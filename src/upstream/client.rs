@@ -3,18 +3,18 @@
 use std::collections::hash_map::RandomState;
 use std::future::Future;
 use std::hash::BuildHasher as _;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName};
-use url::{Host, Url};
+use url::Url;
 
 use super::credentials::Credentials;
 use super::error::{Error, shown, without_credentials};
+use super::inward::{self, turns_inward};
 
 /// Most redirects in a row; pip follows 30, content networks need two or three.
 const MOST_REDIRECTS: usize = 10;
@@ -25,12 +25,19 @@ const LONGEST_WAIT: Duration = Duration::from_mins(2);
 /// The longest pause of our own between two tries.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
+/// How many bytes of a body earn it a further second, up to the time that it may pause: else one that comes by the byte would
+/// hold up everything behind it for as long as it likes.
+const SLOWEST: u32 = 4 << 10;
+
+/// The longest time for the whole of a page, or of a file of metadata: 64 MiB come by 2 Mbit/s meanwhile.
+const LONGEST_BODY: Duration = Duration::from_mins(5);
+
 /// How upstreams are asked.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Time for a connection to be made.
     pub connect_timeout: Duration,
-    /// Time without any byte after which an answer counts as broken.
+    /// Time without any byte after which an answer counts as broken; so does one that comes slower than 4 KiB a second for longer.
     pub read_timeout: Duration,
     /// Further tries after the first.
     pub retries: u32,
@@ -40,6 +47,8 @@ pub struct Options {
     pub ca: Option<PathBuf>,
     /// Logins.
     pub credentials: Credentials,
+    /// The URLs that are configured, of which alone the host may be a name for this machine; none where every name may.
+    pub own: Option<Vec<Url>>,
 }
 
 impl Default for Options {
@@ -51,6 +60,7 @@ impl Default for Options {
             backoff: Duration::from_millis(500),
             ca: None,
             credentials: Credentials::default(),
+            own: None,
         }
     }
 }
@@ -65,6 +75,7 @@ pub struct Client {
     credentials: Arc<Credentials>,
     retries: u32,
     backoff: Duration,
+    read_timeout: Duration,
 }
 
 /// Which kind of answer a request is for.
@@ -80,6 +91,26 @@ pub(super) enum Purpose {
 #[derive(Debug)]
 pub(super) struct Answer {
     response: reqwest::Response,
+    /// How long the body may still keep us waiting, and the most that this is.
+    patience: Duration,
+    most: Duration,
+    received: u64,
+}
+
+/// Looks names up. Others than those of `own` do not lead to this machine.
+#[derive(Debug)]
+struct Names {
+    own: Vec<Url>,
+}
+
+impl reqwest::dns::Resolve for Names {
+    fn resolve(&self, name: reqwest::dns::Name) -> reqwest::dns::Resolving {
+        let may_be_here = inward::may_be_here(name.as_str(), &self.own);
+        Box::pin(async move {
+            let addresses = inward::look_up(name.as_str(), may_be_here).await?;
+            Ok(Box::new(addresses.into_iter()) as reqwest::dns::Addrs)
+        })
+    }
 }
 
 impl Client {
@@ -97,8 +128,14 @@ impl Client {
                 return Err(io(std::io::Error::other("holds no certificate")));
             }
         }
+        let names = options.own.map(|own| Arc::new(Names { own }));
         let builder = || {
-            reqwest::Client::builder()
+            let builder = reqwest::Client::builder();
+            let builder = match &names {
+                Some(names) => builder.dns_resolver(Arc::clone(names)),
+                None => builder,
+            };
+            builder
                 .user_agent(concat!("jetwheel/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(options.connect_timeout)
                 .read_timeout(options.read_timeout)
@@ -121,6 +158,7 @@ impl Client {
             credentials: Arc::new(options.credentials),
             retries: options.retries,
             backoff: options.backoff,
+            read_timeout: options.read_timeout,
         })
     }
 
@@ -168,7 +206,7 @@ impl Client {
             }
             let response = request.send().await.map_err(|error| broken(&at, error))?;
             if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
-                return Ok(Answer { response });
+                return Ok(self.answer(response));
             }
             let to = redirect_target(&at, response.headers())?;
             tracing::debug!(from = shown(&at), to = shown(&to), "redirect");
@@ -199,8 +237,12 @@ impl Client {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body);
         }
         let response = request.send().await.map_err(|error| broken(&url, error))?;
-        let answer = Answer { response };
+        let answer = self.answer(response);
         Ok((answer.status(), answer.body(limit).await?))
+    }
+
+    const fn answer(&self, response: reqwest::Response) -> Answer {
+        Answer { response, patience: self.read_timeout, most: self.read_timeout, received: 0 }
     }
 
     /// Does something until it succeeds, fails for good, or has failed too often.
@@ -262,28 +304,40 @@ impl Answer {
         Error::Status { url: shown(self.url()), status: self.status(), retry_after }
     }
 
-    /// The next piece of the body.
+    /// The next piece of the body. The time between two calls does not count against the upstream.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
-        match self.response.chunk().await {
-            Ok(chunk) => Ok(chunk),
-            Err(error) => Err(Error::Connection {
-                url: shown(self.response.url()),
-                what: "the answer broke off",
-                source: error.without_url(),
-            }),
-        }
+        let began = Instant::now();
+        let Ok(chunk) = tokio::time::timeout(self.patience, self.response.chunk()).await else {
+            return Err(self.slow());
+        };
+        let chunk = chunk.map_err(|error| Error::Connection {
+            url: shown(self.response.url()),
+            what: "the answer broke off",
+            source: error.without_url(),
+        })?;
+        let length = chunk.as_ref().map_or(0, Bytes::len) as u64;
+        self.received = self.received.saturating_add(length);
+        let left = self.patience.saturating_sub(began.elapsed());
+        self.patience = left.saturating_add(Duration::from_secs(length) / SLOWEST).min(self.most);
+        Ok(chunk)
+    }
+
+    fn slow(&self) -> Error {
+        Error::Slow { url: shown(self.url()), received: self.received }
     }
 
     /// The whole body, up to a limit.
     pub(super) async fn body(mut self, limit: u64) -> Result<Vec<u8>, Error> {
         let mut body = Vec::new();
-        while let Some(chunk) = self.chunk().await? {
+        let end = tokio::time::Instant::now() + LONGEST_BODY;
+        loop {
+            let Ok(chunk) = tokio::time::timeout_at(end, self.chunk()).await else { return Err(self.slow()) };
+            let Some(chunk) = chunk? else { return Ok(body) };
             if (body.len() as u64).saturating_add(chunk.len() as u64) > limit {
                 return Err(Error::TooLarge { url: shown(self.url()), limit });
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(body)
     }
 }
 
@@ -304,25 +358,6 @@ fn check_scheme(url: &Url) -> Result<(), Error> {
         scheme => {
             Err(Error::Url { text: shown(url), why: format!("scheme is {scheme}, expected http or https") })
         }
-    }
-}
-
-/// Whether an upstream elsewhere points at this machine, or at what only its own network segment reaches, such as a cloud's
-/// metadata service: by address, or as `localhost`. An upstream that is on this machine itself may.
-pub(super) fn turns_inward(from: &Url, to: &Url) -> bool {
-    is_inward(to) && !is_inward(from)
-}
-
-fn is_inward(url: &Url) -> bool {
-    let v4 = |ip: Ipv4Addr| ip.is_loopback() || ip.is_link_local() || ip.is_unspecified();
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(ip)) => v4(ip),
-        Some(Host::Ipv6(ip)) => {
-            let mapped = ip.to_ipv4_mapped().is_some_and(v4);
-            mapped || ip.is_loopback() || ip.is_unspecified() || ip.is_unicast_link_local()
-        }
-        None => false,
     }
 }
 
@@ -381,28 +416,6 @@ mod tests {
             @"https://a.test/?…: a redirect to http://a.test/z is not followed: it leads from https to http"
         );
         assert!(lead("http://a.test/", "file:///etc/passwd").is_err());
-    }
-
-    #[test]
-    fn an_upstream_elsewhere_does_not_lead_to_this_machine() {
-        let inward = |from: &str, to: &str| turns_inward(&from.parse().unwrap(), &to.parse().unwrap());
-        for to in [
-            "http://127.0.0.1:9000/x",
-            "http://127.1/x",
-            "http://2130706433/x",
-            "http://localhost:22/",
-            "http://mirror.localhost/",
-            "http://0.0.0.0/",
-            "http://169.254.169.254/latest/",
-            "http://[::1]/",
-            "http://[::ffff:127.0.0.1]/",
-            "http://[fe80::1]/",
-        ] {
-            assert!(inward("https://a.test/simple/", to), "{to}");
-            assert!(!inward("http://127.0.0.1:3141/root/", to), "{to}");
-        }
-        assert!(!inward("https://a.test/", "https://b.test/x"));
-        assert!(!inward("https://a.test/", "http://10.0.0.5/x"), "a site's own network is no secret to it");
     }
 
     #[test]

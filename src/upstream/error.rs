@@ -29,6 +29,14 @@ pub enum Error {
         /// Why.
         source: reqwest::Error,
     },
+    /// A body that comes by the byte.
+    #[error("{url}: came too slowly: {received} bytes, and then less than 4 KiB a second")]
+    Slow {
+        /// What was asked for.
+        url: String,
+        /// How much of it came.
+        received: u64,
+    },
     /// Another status than was hoped for.
     #[error("{url}: status {status}")]
     Status {
@@ -165,6 +173,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Connection { source, .. } => !source.is_builder(),
+            Self::Slow { .. } => true,
             Self::Status { status, .. } => TRANSIENT.contains(status),
             _ => false,
         }

@@ -97,7 +97,8 @@ pub async fn fetch(
             state.restart()?;
             continue;
         }
-        if state.size > before {
+        // A byte now and then is no progress.
+        if state.size > before && !matches!(error, Error::Slow { .. }) {
             failures = 0;
         }
         client.pause(error, failures).await?;

@@ -5,6 +5,7 @@ mod credentials;
 mod error;
 mod fetch;
 mod index;
+mod inward;
 mod metadata;
 mod page;
 mod zip_tail;

@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 use url::Url;
 
-use super::client::{Client, Purpose, turns_inward};
+use super::client::{Client, Purpose};
 use super::error::{Error, shown, without_credentials};
 use super::index::{Kind, Upstream};
+use super::inward::turns_inward;
 use crate::digest::Sha256;
 use crate::simple::{self, FileLink, ParsedPage};
 use crate::wheel::ProjectName;
@@ -382,7 +383,9 @@ fn parse(page: &CachedPage) -> Result<Listing, Error> {
         .into_iter()
         .filter_map(|file| {
             let url = base.join(&file.url).ok()?;
-            let usable = matches!(url.scheme(), "http" | "https") && !turns_inward(from, &url);
+            // Without a digest the bytes would be whoever's is on the way.
+            let is_open = from.scheme() == "https" && url.scheme() == "http" && file.sha256().is_none();
+            let usable = matches!(url.scheme(), "http" | "https") && !is_open && !turns_inward(from, &url);
             usable.then(|| Link { url: without_credentials(&url), file })
         })
         .collect();

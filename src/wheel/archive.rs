@@ -30,6 +30,9 @@ const RATIO_FLOOR: u64 = 32 << 20;
 /// The highest ratio of inflated to stored size. Real members that large stay below 30; deflate itself ends at 1032.
 const RATIO_CAP: u64 = 400;
 
+/// What a zip64 end record begins with.
+const SIGNATURE: &[u8] = b"PK\x06\x06";
+
 /// How much is read ahead while the directory is read, in bytes.
 const READ_AHEAD: usize = 4 << 10;
 
@@ -100,6 +103,7 @@ impl Archive {
         let io = |source| Error::Io { file: file.to_owned(), source };
         let size = source.size().map_err(io)?;
         let budget = Arc::new(AtomicU64::new(DIRECTORY_CAP));
+        let claimed = Arc::new(AtomicU64::new(0));
         let reader = SourceReader {
             source,
             size,
@@ -107,8 +111,11 @@ impl Archive {
             ahead: Vec::new(),
             ahead_at: 0,
             budget: Some(Arc::clone(&budget)),
+            claimed: Arc::clone(&claimed),
         };
+        let claimed = || usize::try_from(claimed.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let mut zip = ZipArchive::new(reader).map_err(|error| match error {
+            _ if claimed() > 0 => Error::TooManyMembers { file: file.to_owned(), count: claimed() },
             _ if budget.load(Ordering::Relaxed) == 0 => Error::DirectoryTooLarge { file: file.to_owned() },
             ZipError::Io(source) if source.kind() != io::ErrorKind::UnexpectedEof => io(source),
             source => Error::Zip { file: file.to_owned(), source },
@@ -284,6 +291,8 @@ struct SourceReader<'a> {
     ahead_at: u64,
     /// How many more bytes may be read.
     budget: Option<Arc<AtomicU64>>,
+    /// The number of members of an end record that was refused.
+    claimed: Arc<AtomicU64>,
 }
 
 impl SourceReader<'_> {
@@ -292,6 +301,29 @@ impl SourceReader<'_> {
         let left = budget.load(Ordering::Relaxed).saturating_sub(count as u64);
         budget.store(left, Ordering::Relaxed);
         if left == 0 { Err(io::Error::other("the zip directory is too large")) } else { Ok(()) }
+    }
+
+    /// Refuses zip64 end records that claim more members than are taken, in what was read ahead.
+    ///
+    /// Memory for as many is set aside before the first of them is read: a file of zeros and one such record would take all that
+    /// there is, and end the process. Whichever record is found to count, it is read through here. APPNOTE 4.3.14: the two
+    /// counts lie 24 bytes behind the signature.
+    fn check_claims(&self) -> io::Result<()> {
+        let from = self.ahead_at.saturating_sub(SIGNATURE.len() as u64);
+        let mut window = vec![0; READ_AHEAD.saturating_add(SIGNATURE.len().saturating_mul(2))];
+        let length = self.source.read_at(&mut window, from)?;
+        for at in memchr::memmem::find_iter(window.get(..length).unwrap_or_default(), SIGNATURE) {
+            let mut record = [0; 40];
+            self.source.read_at(&mut record, from.saturating_add(at as u64))?;
+            let counts = record.get(24..).unwrap_or_default().chunks_exact(8);
+            let counts = counts.filter_map(|count| count.try_into().ok().map(u64::from_le_bytes));
+            let most = counts.max().unwrap_or_default();
+            if most > MOST_MEMBERS as u64 {
+                self.claimed.store(most, Ordering::Relaxed);
+                return Err(io::Error::other("too many members"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -304,6 +336,10 @@ impl io::BufRead for SourceReader<'_> {
             let count = self.source.read_at(&mut self.ahead, self.at)?;
             self.ahead.truncate(count);
             self.ahead_at = self.at;
+            // Only as long as the directory is read.
+            if self.budget.as_ref().is_some_and(|budget| budget.load(Ordering::Relaxed) <= DIRECTORY_CAP) {
+                self.check_claims()?;
+            }
         }
         let offset = if cached { offset.unwrap_or_default() } else { 0 };
         Ok(self.ahead.get(offset..).unwrap_or_default())

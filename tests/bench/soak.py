@@ -6,7 +6,8 @@
 Of the clients 40 % read pages (whole, and asking whether they changed), 20 % random ranges, 15 % whole wheels, 10 % read slowly, 10 % break
 off, 5 % send garbage. Every answer is checked: pages by their links, ranges and wheels by their bytes. Every 15 seconds a new release is
 synced from an upstream on the loopback, frozen, and gc runs. The mirror's memory is looked at every two seconds. Exit code 1: an answer was
-wrong, the log tells of a defect, a command failed, or memory grew. Latencies hold a busy client and a busy machine as well.
+wrong, the log tells of a defect, a command failed, or memory grew. Latencies hold a busy client and a busy machine as well. The figures go
+to target/bench/soak.json.
 """
 import argparse, asyncio, functools, gzip, hashlib, http.server, json, multiprocessing, os, pathlib, random, re, signal, socket, statistics, struct
 import subprocess, sys, tempfile, threading, time
@@ -282,6 +283,7 @@ def soak(o, server, truth, data, releases, log):
     wrong = [w for t in tallies for w in t["wrong"]] + told["failed"]
     if server.poll() is not None:
         wrong.append("the mirror ended with code %d" % server.returncode)
+    lib.stop(server)                                        # it writes its log out
     with open(log, errors="replace") as lines:
         # A path may hold any word.
         is_request = lambda line: "jetwheel::server::log: request" in line
@@ -298,7 +300,13 @@ def soak(o, server, truth, data, releases, log):
     print("wrong answers and failed commands: %d; defects in the log: %d; memory %s" % (len(wrong), len(defects), "GREW" if grew else "flat"))
     for line in (wrong + defects)[:20]:
         print("  " + line)
-    return 1 if wrong or defects or grew else 0
+    reached = lib.Goals()
+    reached.add("wrong answers and failed commands", len(wrong), most=0)
+    reached.add("defects in the log", len(defects), most=0)
+    reached.add("anonymous memory, last quarter more than the second, MiB", late - early, most=GROWTH_MIB)
+    found = {"clients": len(kinds), "minutes": o.minutes, "turns": done, "commands": told["commands"], "cpu": cpu, "anonymous": [early, late],
+             "pages_ms": {"p50": percentile([t for _, t in times], 0.5), "p99": percentile([t for _, t in times], 0.99), "most": max(t for _, t in times)}}
+    return reached.end("soak", found)
 
 
 if __name__ == "__main__":

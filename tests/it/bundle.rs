@@ -508,3 +508,34 @@ fn advisories_of_a_newer_sender_are_in_force_and_a_policy_of_another_form_is_ref
     let (code, explained) = json(jetwheel(&data).args(["explain", "demo", "--device", ORIN]));
     assert_eq!(explained["files"][0]["reasons"][0]["code"], "advisory", "{code}: {explained}");
 }
+
+/// A name or an extended header may be as long as the bundle: it is not read into memory to be refused.
+#[test]
+fn headers_without_end_are_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = dir.path().join("bundle.jwb");
+    for (kind, said) in [
+        (tar::EntryType::GNULongName, "has 1000000000000 bytes, at most 400 are read"),
+        (tar::EntryType::XHeader, "a bundle begins with manifest.json"),
+        (tar::EntryType::XGlobalHeader, "a bundle begins with manifest.json"),
+        (tar::EntryType::GNULongLink, "a bundle begins with manifest.json"),
+        (tar::EntryType::GNUSparse, "what comes after manifest.json"),
+    ] {
+        let mut header = tar::Header::new_gnu();
+        let path = if kind == tar::EntryType::GNUSparse { "manifest.json" } else { "long" };
+        header.set_path(path).unwrap();
+        header.set_entry_type(kind);
+        header.set_size(if kind == tar::EntryType::GNUSparse { 512 } else { 1_000_000_000_000 });
+        header.set_cksum();
+        fs_err::write(&bundle, [header.as_bytes().as_slice(), &[b'a'; 4096]].concat()).unwrap();
+        let output = jetwheel(&dir.path().join("data")).arg("import").arg(&bundle).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(3) && text.contains(said), "{kind:?}: {text}");
+    }
+    // As is a signature that is a disk full of zeros.
+    let site = Site::with_wheels(1);
+    let (full, _) = site.export("full.jwb", &[]);
+    let signature = fs_err::OpenOptions::new().write(true).open(site.path("full.jwb.minisig")).unwrap();
+    signature.set_len(1 << 40).unwrap();
+    assert_ne!(site.import(&dir.path().join("data"), &full, &[]).0, 0);
+}

@@ -206,3 +206,29 @@ fn pip_sees_an_edit_at_its_next_request() {
     fs_err::remove_file(site.join("rules.toml")).unwrap();
     assert!(!takes("orin-jp6.2"));
 }
+
+/// A server reads the folder anew while it runs: what never ends would stop it.
+#[test]
+fn what_is_no_file_is_no_policy() {
+    let dir = tempfile::tempdir().unwrap();
+    let policies = dir.path().join("policies");
+    fs_err::create_dir_all(policies.join("advisories")).unwrap();
+    for name in ["rules.toml", "advisories/site.toml"] {
+        let path = policies.join(name);
+        let look = || {
+            let mut command = jetwheel(&dir.path().join("data"));
+            let output = command.arg("--policies").arg(&policies).arg("devices").output().unwrap();
+            assert_eq!(output.status.code(), Some(2));
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        };
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(look().contains("not a regular file"), "{}", look());
+        fs_err::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(look().contains("not a regular file"), "{}", look());
+        fs_err::remove_file(&path).unwrap();
+        fs_err::write(&path, vec![b'#'; (16 << 20) + 1]).unwrap();
+        assert!(look().contains("larger than"), "{}", look());
+        fs_err::remove_file(&path).unwrap();
+    }
+}

@@ -206,12 +206,9 @@ fn diff_counts_the_verdicts_of_the_index() {
     let id = add(&data, &[&torch, &vision]).unwrap();
     let advisory = "[[advisory]]\nid = \"X-2\"\nproject = \"torch\"\naction = \"refuse\"\ntext = \"hangs\"\nsources = []\n";
     fs_err::write(policies.join("advisories/x.toml"), advisory).unwrap();
-    let with = |arguments: &[&str]| {
-        let (code, said) = json(jetwheel(&data).arg("--policies").arg(&policies).args(arguments));
-        assert_eq!(code, 0, "{said}");
-        said
-    };
-    let diff = with(&["snapshot", "diff", &id, "live", "--device", ORIN]);
+    let with = |arguments: &[&str]| json(jetwheel(&data).arg("--policies").arg(&policies).args(arguments));
+    let (code, diff) = with(&["snapshot", "diff", &id, "live", "--device", ORIN]);
+    assert_eq!(code, 0, "{diff}");
     let told: Vec<_> = diff["verdicts"]
         .as_array()
         .unwrap()
@@ -221,7 +218,7 @@ fn diff_counts_the_verdicts_of_the_index() {
         .collect();
     assert_eq!(told, ["torch admit refuse advisory", "torchvision admit refuse pair-mismatch"], "{diff}");
     for (at, project) in ["torch", "torchvision"].iter().enumerate() {
-        let explained = with(&["explain", project, "--device", ORIN]);
+        let (_, explained) = with(&["explain", project, "--device", ORIN]);
         assert_eq!(explained["files"][0]["reasons"], diff["verdicts"][at]["reasons"], "{diff}");
     }
     assert_eq!(

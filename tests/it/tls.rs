@@ -23,7 +23,7 @@ const ORIN: &str = "orin-jp6.2";
 const WHEEL: &str = "demo-1.0-py3-none-any.whl";
 
 /// An authority of our own, and certificates by it.
-struct Authority {
+pub(crate) struct Authority {
     folder: PathBuf,
 }
 
@@ -39,7 +39,7 @@ fn openssl(folder: &Path, arguments: &[&str]) -> String {
 
 impl Authority {
     /// As `docs/OPERATING.md` tells to make one.
-    fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path) -> Self {
         let folder = folder.to_owned();
         openssl(
             &folder,
@@ -66,12 +66,12 @@ impl Authority {
         Self { folder }
     }
 
-    fn ca(&self) -> PathBuf {
+    pub(crate) fn ca(&self) -> PathBuf {
         self.folder.join("site-ca.pem")
     }
 
-    /// A certificate for this machine, its serial number being told.
-    fn issue(&self, serial: &str) {
+    /// A certificate for this machine, `mirror.pem` and `mirror.key`, its serial number being told.
+    pub(crate) fn issue(&self, serial: &str) {
         openssl(
             &self.folder,
             &[

@@ -75,25 +75,7 @@ impl Site {
 
     /// Posts a form of those fields, with a file in the field `content`.
     fn post(&self, fields: &[(&str, &str)], file: Option<(&str, &[u8])>) -> Answer {
-        let mut body = Vec::new();
-        for (name, value) in fields {
-            body.extend(
-                format!("--xyz\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
-                    .bytes(),
-            );
-        }
-        if let Some((name, bytes)) = file {
-            body.extend(
-                format!(
-                    "--xyz\r\nContent-Disposition: form-data; name=\"content\"; filename=\"{name}\"\r\n\r\n"
-                )
-                .bytes(),
-            );
-            body.extend_from_slice(bytes);
-            body.extend_from_slice(b"\r\n");
-        }
-        body.extend_from_slice(b"--xyz--\r\n");
-        self.post_body("multipart/form-data; boundary=xyz", &body)
+        self.post_body(FORM, &form(fields, file))
     }
 
     fn post_body(&self, content_type: &str, body: &[u8]) -> Answer {
@@ -123,7 +105,30 @@ fn said(output: &Output) -> (bool, String) {
     (output.status.success(), text.concat())
 }
 
-const UPLOAD: [(&str, &str); 2] = [(":action", "file_upload"), ("protocol_version", "1")];
+/// The type of what [`form`] makes.
+pub(crate) const FORM: &str = "multipart/form-data; boundary=xyz";
+
+/// A form of those fields, with a file in the field `content`.
+pub(crate) fn form(fields: &[(&str, &str)], file: Option<(&str, &[u8])>) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, value) in fields {
+        body.extend(
+            format!("--xyz\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n").bytes(),
+        );
+    }
+    if let Some((name, bytes)) = file {
+        body.extend(
+            format!("--xyz\r\nContent-Disposition: form-data; name=\"content\"; filename=\"{name}\"\r\n\r\n")
+                .bytes(),
+        );
+        body.extend_from_slice(bytes);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(b"--xyz--\r\n");
+    body
+}
+
+pub(crate) const UPLOAD: [(&str, &str); 2] = [(":action", "file_upload"), ("protocol_version", "1")];
 
 #[test]
 fn twine_uploads_and_pip_installs_and_all_is_noted() {

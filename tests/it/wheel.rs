@@ -465,6 +465,24 @@ fn bombs_are_not_inflated() {
     assert!(inspect(FILE, &bytes).is_err());
 }
 
+/// As a file of 60 GB of zeros, which takes no space on a disk, this was an allocation of 100 GB, and the end of the process.
+#[test]
+fn an_end_record_that_claims_many_members_is_not_believed() {
+    let (count, entry) = (70_000_u64, 46_u64);
+    let size = count * entry;
+    let mut bytes = vec![0; 1 << 20];
+    let directory = bytes.len() as u64;
+    bytes.resize(bytes.len() + usize::try_from(size).unwrap(), 0);
+    let record = bytes.len() as u64;
+    // APPNOTE 4.3.14, 4.3.15, 4.3.16.
+    bytes.extend(b"PK\x06\x06\x2c\0\0\0\0\0\0\0\x2d\0\x2d\0\0\0\0\0\0\0\0\0");
+    bytes.extend([count, count, size, directory].map(u64::to_le_bytes).concat());
+    bytes.extend([b"PK\x06\x07\0\0\0\0".as_slice(), &record.to_le_bytes(), b"\x01\0\0\0"].concat());
+    bytes.extend(b"PK\x05\x06\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0");
+    let error = inspect(FILE, &bytes).unwrap_err().to_string();
+    assert!(error.ends_with("70000 members, expected at most 60000"), "{error}");
+}
+
 #[test]
 fn lists_that_are_long_beyond_use_are_not_kept() {
     let mut long = members(&[]);

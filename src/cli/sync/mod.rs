@@ -7,6 +7,7 @@ use std::thread;
 
 use anyhow::Context as _;
 use bytesize::ByteSize;
+use url::Url;
 
 use super::{Answer, Context, Format, Usage};
 use crate::policy::{DeviceProfile, Policy};
@@ -137,6 +138,7 @@ impl Asked {
         let index = read_index(arguments.index.as_deref().map(|dir| context.path(dir)), context)?;
         let mut options = network_options(context)?;
         let upstreams = choose_upstreams(arguments, &index, &devices, &mut options.credentials)?;
+        options.own = Some(own_urls(upstreams.iter().map(|(upstream, _)| &upstream.url)));
         let client =
             Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
         let cache = context.data.join("cache").join("pages");
@@ -425,6 +427,18 @@ pub(super) fn named_upstream(name: &str, index: &Index) -> anyhow::Result<Upstre
         }
     };
     Ok(Upstream { devices: vec!["*".to_owned()], ..upstream })
+}
+
+/// The URLs whose hosts may be names of this machine: those of upstreams, and those of proxies.
+pub(super) fn own_urls<'a>(upstreams: impl Iterator<Item = &'a Url>) -> Vec<Url> {
+    let proxies =
+        ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"].map(|name| [name.to_owned(), name.to_lowercase()]);
+    let proxies = proxies.iter().flatten().filter_map(|name| std::env::var(name).ok());
+    let parsed = |text: String| {
+        let text = if text.contains("://") { text } else { format!("http://{text}") };
+        text.parse().ok()
+    };
+    upstreams.cloned().chain(proxies.filter_map(parsed)).collect()
 }
 
 /// What the configuration and the environment say about networks.

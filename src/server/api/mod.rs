@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode, header};
-use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -154,7 +153,7 @@ pub(super) async fn answer(
     caller: &Caller,
     (path, parts): (&Path, &Parts),
     base_url: Result<String, Refusal>,
-    body: Incoming,
+    body: request_body::Received,
 ) -> Result<Reply, Refusal> {
     if let Err(refusal) = may(state, in_force, caller, (path, parts)) {
         request_body::discard(body).await;

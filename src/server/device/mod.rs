@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{StatusCode, header};
-use hyper::body::Incoming;
 
 use super::in_force::InForce;
 use super::refusal::Refusal;
@@ -59,7 +58,7 @@ pub(super) async fn report(
     state: &Arc<State>,
     in_force: &InForce,
     device: &str,
-    body: Incoming,
+    body: request_body::Received,
 ) -> Result<Reply, Refusal> {
     let id = in_force.device(device)?.id.clone();
     let body = request_body::read(body, LARGEST_REPORT).await?;

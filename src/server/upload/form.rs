@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http_body_util::BodyDataStream;
-use hyper::body::Incoming;
 use multer::{Constraints, Field, Multipart, SizeLimit};
 
 use super::refused;
 use super::sink::Sink;
 use crate::server::refusal::{Refusal, cut};
+use crate::server::request_body::Received;
 use crate::server::state::State;
 
 /// The fields that say something to us. All others are metadata, which is read from the wheel itself.
@@ -64,7 +64,7 @@ pub(super) struct File {
 /// Reads a form to its end. An error is one that the rest of the form cannot be read after.
 pub(super) async fn read(
     state: &Arc<State>,
-    body: Incoming,
+    body: Received,
     boundary: String,
     limit: u64,
 ) -> Result<Form, Refusal> {
@@ -198,7 +198,7 @@ struct FarAhead;
 type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, Box<dyn std::error::Error + Send + Sync>>> + Send>>;
 
 /// The pieces of a body, which end when more than [`AHEAD`] came since the count was last set to zero.
-fn bounded(body: Incoming, ahead: Arc<AtomicU64>) -> Pieces {
+fn bounded(body: Received, ahead: Arc<AtomicU64>) -> Pieces {
     Box::pin(BodyDataStream::new(body).map(move |piece| {
         let piece = piece?;
         let length = piece.len() as u64;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
-use hyper::body::Incoming;
 
 use tokio::sync::Semaphore;
 
@@ -18,7 +17,6 @@ use super::refusal::Refusal;
 use super::reply::Reply;
 use super::request_body;
 use super::state::State;
-use super::watched::Hold;
 use crate::access::Caller;
 use crate::digest::Sha256;
 use crate::store::{AuditEntry, Offered, Put, SnapshotId};
@@ -62,10 +60,9 @@ pub(super) async fn upload(
     state: &Arc<State>,
     caller: &Caller,
     headers: &HeaderMap,
-    body: Incoming,
-    hold: &Hold,
+    body: request_body::Received,
 ) -> Result<Reply, Refusal> {
-    let taken = take(state, caller, headers, body, hold).await;
+    let taken = take(state, caller, headers, body).await;
     match &taken {
         Ok((Put::New, bytes, _)) => state.metrics.uploaded("new", *bytes),
         Ok((Put::Known, ..)) => state.metrics.uploaded("known", 0),
@@ -81,8 +78,7 @@ async fn take(
     state: &Arc<State>,
     caller: &Caller,
     headers: &HeaderMap,
-    body: Incoming,
-    hold: &Hold,
+    body: request_body::Received,
 ) -> Result<(Put, u64, Reply), Refusal> {
     let limit = state.uploads.largest;
     let length =
@@ -104,7 +100,6 @@ async fn take(
     };
     let form = form::read(state, body, boundary, limit).await?;
     let (file, sha256) = checked(form)?;
-    let _working = hold.begin();
     let File { name, sink } = file;
     let turn = Arc::clone(&state.uploads.inspecting).acquire_owned().await;
     let turn = turn.map_err(|_| Refusal::Defect("the semaphore of inspections was closed".to_owned()))?;

@@ -28,10 +28,16 @@ pub(super) enum Fault {
 /// A key with its new value; none removes the record.
 pub(super) type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// What can be asked for single records.
+/// What is done with each record of a scan: its key, and its value without the checksum.
+pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Fault> + 'a;
+
+/// What can be asked for records.
 pub(super) trait Records {
     /// One record, without its checksum.
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault>;
+
+    /// All records whose key begins with a prefix, without their checksums, in key order, as of one moment.
+    fn scan(&self, prefix: &[u8], visit: &mut Visit<'_>) -> Result<(), Fault>;
 
     /// One record, parsed.
     fn parsed<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, Fault>
@@ -59,21 +65,16 @@ impl Records for Catalogue {
             Self::Postgres(postgres) => postgres.record(key),
         }
     }
-}
 
-impl Catalogue {
-    /// All records whose key begins with a prefix, without their checksums, in key order, as of one moment.
-    pub(super) fn scan(
-        &self,
-        prefix: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+    fn scan(&self, prefix: &[u8], visit: &mut Visit<'_>) -> Result<(), Fault> {
         match self {
             Self::Sled(sled) => sled.scan(prefix, visit),
             Self::Postgres(postgres) => postgres.scan(prefix, visit),
         }
     }
+}
 
+impl Catalogue {
     /// The database, where it is one.
     pub(super) const fn postgres(&self) -> Option<&Postgres> {
         match self {

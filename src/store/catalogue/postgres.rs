@@ -3,7 +3,7 @@
 use tokio_postgres::Row;
 
 use super::record::unseal;
-use super::{Change, Fault, Records, bad_record};
+use super::{Change, Fault, Records, Visit, bad_record};
 use crate::store::postgres::{Database, Session, Value};
 
 /// How many records are read or written by one statement.
@@ -25,32 +25,29 @@ impl Records for Postgres {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         payload(key, &self.database.query(RECORD, || vec![Box::new(key.to_vec())])?)
     }
+
+    fn scan(&self, prefix: &[u8], visit: &mut Visit<'_>) -> Result<(), Fault> {
+        // Most scans are of one project, and fit one statement.
+        let rows = self.database.query(PAGE, || page(prefix, prefix))?;
+        if rows.len() < BATCH {
+            return rows.iter().try_for_each(|row| show(row, visit).map(drop));
+        }
+        self.database.begin_frozen()?.scan(prefix, visit)
+    }
 }
 
 impl Records for Session {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         payload(key, &self.query(RECORD, vec![Box::new(key.to_vec())])?)
     }
-}
 
-impl Postgres {
-    /// All records whose key begins with a prefix, as of one moment.
-    pub(super) fn scan(
-        &self,
-        prefix: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        // Most scans are of one project, and fit one statement.
-        let rows = self.database.query(PAGE, || page(prefix, prefix))?;
-        if rows.len() < BATCH {
-            return rows.iter().try_for_each(|row| show(row, &mut visit).map(drop));
-        }
-        let session = self.database.begin_frozen()?;
+    /// As of one moment only where the transaction is frozen, or the records are locked.
+    fn scan(&self, prefix: &[u8], visit: &mut Visit<'_>) -> Result<(), Fault> {
         let mut after = prefix.to_vec();
         loop {
-            let rows = session.query(PAGE, page(&after, prefix))?;
+            let rows = self.query(PAGE, page(&after, prefix))?;
             for row in &rows {
-                after = show(row, &mut visit)?;
+                after = show(row, visit)?;
             }
             if rows.len() < BATCH {
                 return Ok(());
@@ -97,7 +94,7 @@ fn page(after: &[u8], prefix: &[u8]) -> Vec<Value> {
 }
 
 /// Shows a record without its checksum; yields its key.
-fn show(row: &Row, visit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), Fault>) -> Result<Vec<u8>, Fault> {
+fn show(row: &Row, visit: &mut Visit<'_>) -> Result<Vec<u8>, Fault> {
     let (key, sealed): (Vec<u8>, &[u8]) = (row.get(0), row.get(1));
     let (_, payload) = unseal(&key, sealed).ok_or_else(|| bad_record(&key))?;
     visit(&key, payload)?;

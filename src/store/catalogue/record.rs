@@ -100,15 +100,21 @@ impl Sum {
 }
 
 pub(in crate::store) fn file_key(project: &ProjectName, file: &str, sha256: &Sha256) -> Vec<u8> {
-    let mut key = project_prefix(project);
-    key.extend_from_slice(file.as_bytes());
-    key.push(0);
+    let mut key = name_prefix(project, file);
     key.extend_from_slice(&sha256.0);
     key
 }
 
 pub(in crate::store) fn project_prefix(project: &ProjectName) -> Vec<u8> {
     [b"f", project.as_str().as_bytes(), &[0]].concat()
+}
+
+/// What the keys of all files of that name begin with.
+pub(in crate::store) fn name_prefix(project: &ProjectName, file: &str) -> Vec<u8> {
+    let mut prefix = project_prefix(project);
+    prefix.extend_from_slice(file.as_bytes());
+    prefix.push(0);
+    prefix
 }
 
 /// The file name and digest of a key that begins with `prefix`.

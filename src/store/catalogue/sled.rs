@@ -18,7 +18,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::record::{SUM, Sum, seal_json, unseal};
-use super::{Change, Fault, Records, bad_record};
+use super::{Change, Fault, Records, Visit, bad_record};
 use fs_err as fs;
 
 /// Memory for sled's page cache, in bytes. Listings are read front to back, so more of it buys little.
@@ -123,18 +123,6 @@ impl Sled {
         *self.sum.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All records whose key begins with a prefix, without their checksums, in key order.
-    pub(super) fn scan(
-        &self,
-        prefix: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        self.each(prefix, |key, sealed| {
-            let (_, payload) = unseal(key, sealed).ok_or_else(|| bad_record(key))?;
-            visit(key, payload)
-        })
-    }
-
     /// Makes one logical change: durable when this returns, and never there in part.
     ///
     /// The values are sealed already. Callers take turns: the sum is read and written here.
@@ -200,6 +188,13 @@ impl Records for Sled {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         let Some(sealed) = self.guard(|| self.db().get(key).map_err(Fault::from))? else { return Ok(None) };
         unseal(key, &sealed).map(|(_, payload)| Some(payload.to_vec())).ok_or_else(|| bad_record(key))
+    }
+
+    fn scan(&self, prefix: &[u8], visit: &mut Visit<'_>) -> Result<(), Fault> {
+        self.each(prefix, |key, sealed| {
+            let (_, payload) = unseal(key, sealed).ok_or_else(|| bad_record(key))?;
+            visit(key, payload)
+        })
     }
 }
 

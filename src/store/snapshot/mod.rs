@@ -272,7 +272,7 @@ impl Store {
             return Err(self.refusal(fault));
         };
         let mut unwritten = None;
-        let scanned = catalogue.scan(b"f", |key, payload| {
+        let scanned = catalogue.scan(b"f", &mut |key, payload| {
             let project = key.get(1..).and_then(|rest| rest.split(|byte| *byte == 0).next());
             let project =
                 project.and_then(|name| std::str::from_utf8(name).ok()).and_then(|name| name.parse().ok());

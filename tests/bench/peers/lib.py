@@ -1,9 +1,11 @@
-"""Processes and their CPU and memory, load by wrk and curl, tables. Standard library alone; loopback alone; every loop is bounded."""
-import http.client, json, os, signal, socket, statistics, subprocess, tempfile, threading, time, urllib.parse
+"""Processes and their CPU and memory, load by wrk, curl and sink.py, tables. Standard library alone; loopback alone; every loop is bounded."""
+import http.client, json, os, pathlib, signal, socket, statistics, subprocess, sys, tempfile, threading, time, urllib.parse
 
 TICK = os.sysconf("SC_CLK_TCK")
 HTML = "text/html"
 JSON = "application/vnd.pypi.simple.v1+json"
+CORES = os.cpu_count()
+RESULTS = pathlib.Path(__file__).resolve().parents[3] / "target/bench"
 
 
 def free_port():
@@ -61,8 +63,8 @@ def memory_mib(pid):
 
 
 class Cost:
-    """`with Cost(pid) as c`: then c.cpu of the server, c.wall, and c.others: the share of all cores that neither it nor our own
-    finished children took."""
+    """`with Cost(pid) as c`: then c.cpu of the server, c.load of our own finished children, both in seconds, c.wall, and c.others:
+    the share of all cores that none of them took."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -77,8 +79,8 @@ class Cost:
         return self
 
     def __exit__(self, *_):
-        self.wall, self.cpu, busy, own = (b - a for a, b in zip(self._begin, self._now()))
-        self.others = max(0, busy - self.cpu - own) / (self.wall * os.cpu_count())
+        self.wall, self.cpu, busy, self.load = (b - a for a, b in zip(self._begin, self._now()))
+        self.others = max(0, busy - self.cpu - self.load) / (self.wall * CORES)
 
 
 class Peak(threading.Thread):
@@ -191,6 +193,14 @@ def fleet(url, clients, limit_s):
     return sum(int(r[1]) for r in rows), time.perf_counter() - begin, sum(r[0] != "200" for r in rows)
 
 
+def sink(url, clients, seconds):
+    """That many connections read one URL for a while, in one process; (bytes, wall seconds, how many went wrong)."""
+    u = urllib.parse.urlsplit(url)
+    command = [sys.executable, pathlib.Path(__file__).with_name("sink.py"), str(u.port), u.path, str(clients), str(seconds)]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + 120).stdout)
+    return found["bytes"], found["s"], found["bad"] + found["short"]
+
+
 # ---------------------------------------------------------------- figures
 
 def median(values):
@@ -211,3 +221,25 @@ def table(title, columns, rows):
     print("\n### %s\n\n| %s |\n|%s" % (title, " | ".join(columns), "---|" * len(columns)))
     for row in rows:
         print("| %s |" % " | ".join(shown(v) for v in row))
+
+
+class Goals:
+    """What was found beside what was wanted, as rows of (what, found, goal, holds)."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, what, value, least=None, most=None):
+        """A line; none if the figure was not measured."""
+        if value is not None:
+            holds = value >= least if least is not None else value <= most
+            self.rows.append((what, float(value), ">= %g" % least if least is not None else "<= %g" % most, holds))
+
+    def end(self, name, found):
+        """Prints the table, writes all to target/bench/NAME.json, and yields the exit code."""
+        table("Goals", ["what", "found", "goal", "holds"], [(*r[:3], "yes" if r[3] else "NO") for r in self.rows])
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        goals = [dict(zip(("what", "found", "goal", "holds"), row)) for row in self.rows]
+        text = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "cores": CORES, "found": found, "goals": goals}, indent=1)
+        (RESULTS / (name + ".json")).write_text(text + "\n")
+        return 0 if all(row[3] for row in self.rows) else 1

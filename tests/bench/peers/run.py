@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """jetwheel beside its peers in one run: nginx with the same bytes as files (the limit), devpi-server, pypiserver and proxpi.
 
-  tests/bench/peers/run.py [--work DIR] [--servers nginx,jetwheel] [--measures pages,files,ranges,start,clients] [--rounds 5]
+  tests/bench/peers/run.py [--work DIR] [--servers nginx,jetwheel] [--measures pages,files,ranges,start,clients,through] [--rounds 5]
 
 Installs what it needs: nginx, wrk and curl with apt-get where they are missing, the peers and uv with pip into DIR/venvs. --work
 keeps wheels, uploads and venvs for the next run. Servers take turns, cell by cell and round by round, so that a ratio compares what
 was measured seconds apart; figures are medians over the rounds. CPU is the server's own: it holds on a busy machine, wall times do not.
-`others` is the share of all cores that neither the server nor the load took. The last table holds the goals; exit code 1 if one is missed.
+The CPU of the load tells what bounds a fast server: both share the cores. `others` is the share of all cores that neither took. The
+last table holds the goals; exit code 1 if one is missed. All figures go to target/bench/peers.json. Without --work, nothing else is left.
 """
-import argparse, os, pathlib, shutil, signal, subprocess, sys, tempfile, time, urllib.parse
+import argparse, os, pathlib, shutil, signal, statistics, subprocess, sys, tempfile, time
 
 sys.dont_write_bytecode = True
 import corpus, lib, servers
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/bench"))
+import pull
+
 RANGES = """
 math.randomseed(7)
 request = function()
@@ -21,7 +25,7 @@ request = function()
   return wrk.format("GET", nil, {["Range"] = "bytes=" .. o .. "-" .. (o + 65535)})
 end
 """
-VENVS = {"uv": ["uv"], "devpi": ["devpi-server"], "proxpi": ["proxpi", "gunicorn"],
+VENVS = {"uv": ["uv", "pip"], "devpi": ["devpi-server"], "proxpi": ["proxpi", "gunicorn"],
          "pypiserver": ["pypiserver", "gunicorn", "watchdog<2.2"]}      # with a newer watchdog every read of a file drops its cache
 
 
@@ -35,14 +39,17 @@ def install(o):
         venv = pathlib.Path(o.venvs, name)
         if (name == "uv" or name in o.servers) and not (venv / ".ready").exists():
             subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-            subprocess.run([venv / "bin/pip", "-q", "--disable-pip-version-check", "install", *packages], check=True)
+            subprocess.run([venv / "bin/pip", "-q", "--disable-pip-version-check", "install", "--upgrade", *packages], check=True)
             (venv / ".ready").touch()
 
 
-def turns(o, running, cell, measure, rows):
-    """Every server in turn, round after round: rows of {server, cell, figures}."""
-    for n in range(o.rounds):
-        for server in running:
+def turns(o, running, cell, measure, rows, rounds=0):
+    """Every server in turn, round after round, and every other round in the other order: rows of {server, cell, figures}. Of more
+    rounds than asked for, those beyond are between the mirror and the limit."""
+    for n in range(max(o.rounds, rounds)):
+        for server in running if n % 2 == 0 else running[::-1]:
+            if n >= o.rounds and server.name not in ("nginx", "jetwheel"):
+                continue
             lib.drain(server.process.pid)
             try:
                 found = measure(server)
@@ -51,7 +58,7 @@ def turns(o, running, cell, measure, rows):
                 continue
             if found:
                 rows.append({"server": server.name, "cell": cell, "round": n, **found})
-        print("%s %s: round %d of %d" % (time.strftime("%H:%M:%S"), cell, n + 1, o.rounds), file=sys.stderr, flush=True)
+        print("%s %s: round %d of %d" % (time.strftime("%H:%M:%S"), cell, n + 1, max(o.rounds, rounds)), file=sys.stderr, flush=True)
 
 
 def pages(o, running):
@@ -74,8 +81,8 @@ def pages(o, running):
             lib.wrk(url, 4, 1, headers)
             with lib.Cost(server.process.pid) as cost:
                 r = lib.wrk(url, 32, o.seconds, headers)
-            return {"rate": r["n"] / r["s"], "cpu": cost.cpu * 1e6 / r["n"], "p50": r["p50"], "p99": r["p99"], "bad": r["bad"], "others": cost.others,
-                    "size": 0 if "304" in kind else len(body)}
+            return {"rate": r["n"] / r["s"], "cpu": cost.cpu * 1e6 / r["n"], "load": cost.load * 1e6 / r["n"], "p50": r["p50"], "p99": r["p99"],
+                    "bad": r["bad"], "others": cost.others, "size": 0 if "304" in kind else len(body)}
         return of
     rows = []
     for kind in ("HTML", "HTML gzip", "JSON", "JSON gzip", "304"):
@@ -84,20 +91,23 @@ def pages(o, running):
 
 
 def files(o, running):
-    """The big wheel by several clients at once, cut off after a while: what came until then counts."""
-    def measure(clients):
+    """The big wheel by several clients at once for some seconds: one light process that reads it over and over, and a fleet of curls, cut off."""
+    def measure(clients, load):
         def of(server):
             url = servers.links(server.index, "big")[0]
             if server.name == "proxpi":
                 lib.get(url)                                # so that its cache has it
+            load(url, clients, 1)
             lib.drain(server.process.pid)
             with lib.Peak(server.process.pid) as peak, lib.Cost(server.process.pid) as cost:
-                size, wall, bad = lib.fleet(url, clients, o.cut)
-            return {"rate": size / wall / 1e6, "cpu": cost.cpu / (size / 1e9), "anonymous": peak.anonymous, "bad": bad, "others": cost.others}
+                size, wall, bad = load(url, clients, o.cut)
+            return {"rate": size / wall / 1e6, "cpu": cost.cpu / (size / 1e9), "load": cost.load / (size / 1e9), "anonymous": peak.anonymous,
+                    "bad": bad, "others": cost.others}
         return of
     rows = []
     for clients in (1, 16, 64):
-        turns(o, running, "%d clients" % clients, measure(clients), rows)
+        turns(o, running, "%d clients" % clients, measure(clients, lib.sink), rows)
+    turns(o, running, "64 curls", measure(64, lib.fleet), rows)
     return rows
 
 
@@ -111,7 +121,8 @@ def ranges(o, running):
             size = int(lib.get(url, Range="bytes=0-0")[1]["content-range"].rsplit("/")[-1])
             with lib.Cost(server.process.pid) as cost:
                 r = lib.wrk(url, connections, o.seconds, {}, RANGES % (size - 65537))
-            return {"rate": r["n"] / r["s"], "cpu": cost.cpu * 1e6 / r["n"], "p50": r["p50"], "p99": r["p99"], "bad": r["bad"], "others": cost.others}
+            return {"rate": r["n"] / r["s"], "cpu": cost.cpu * 1e6 / r["n"], "load": cost.load * 1e6 / r["n"], "p50": r["p50"], "p99": r["p99"],
+                    "bad": r["bad"], "others": cost.others}
         return of
     rows = []
     for connections in (1, 16):
@@ -158,83 +169,111 @@ def clients(o, running):
                 to = ["--index-url", server.index, "--no-cache-dir", "-q", "--target", target, "app"]
                 command = [python, "-m", "pip", "--disable-pip-version-check", "install", *to] if client == "pip" else \
                     [uv, "pip", "install", "--no-config", "--python", python, *to]
+                count = getattr(server, "requests", lambda: None)
+                before = count()
                 with lib.Cost(server.process.pid) as cost:
                     subprocess.run(command, check=True, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
                 found = sum(name.endswith(".dist-info") for name in os.listdir(target))
             if found != 20:
                 raise RuntimeError("%d of 20 are installed" % found)
-            return {"rate": cost.wall, "cpu": cost.cpu, "others": cost.others}
+            asked = None if before is None else count() - before
+            return {"rate": cost.wall, "cpu": cost.cpu, "load": cost.load, "requests": asked, "others": cost.others}
         return of
     rows = []
     for client in ("pip", "uv"):
-        turns(o, running, client, measure(client), rows)
+        turns(o, running, client, measure(client), rows, o.installs)
     return rows
 
 
+def through(o, _running):
+    """Pull-through, of jetwheel alone: what one client gets directly is the limit."""
+    return pull.measure(o.jetwheel, min(o.rounds, 3))
+
+
 def medians(rows):
-    """{(cell, server): figures}, with ratios to nginx of the same round."""
-    nginx = {(r["cell"], r["round"]): r for r in rows if r["server"] == "nginx"}
-    cells = {}
+    """{(cell, server): figures}, with ratios to nginx of the same round, the quarters of that of the rate, and that of the rate to the best peer."""
+    by_round = {}
     for r in rows:
-        base = nginx.get((r["cell"], r["round"]))
-        for f in ("rate", "cpu", "p99"):
-            if base and f in r and base[f]:
-                r[f + "_x"] = r[f] / base[f]
-        cells.setdefault((r["cell"], r["server"]), []).append(r)
-    return {k: {f: lib.median([r.get(f) for r in rs]) for f in {f for r in rs for f in r} - {"server", "cell"}} | {"bad": sum(r.get("bad", 0) for r in rs)}
-            for k, rs in cells.items()}
+        by_round.setdefault((r["cell"], r["round"]), {})[r["server"]] = r
+    cells = {}
+    for turn in by_round.values():
+        base = turn.get("nginx")
+        best = max((r["rate"] for name, r in turn.items() if name not in ("nginx", "jetwheel")), default=None)
+        for r in turn.values():
+            for f in ("rate", "cpu", "load", "p99"):
+                if base and r.get(f) and base.get(f):
+                    r[f + "_x"] = r[f] / base[f]
+            if best:
+                r["best_x"] = r["rate"] / best
+            cells.setdefault((r["cell"], r["server"]), []).append(r)
+    found = {}
+    for key, rs in cells.items():
+        found[key] = {f: lib.median([r.get(f) for r in rs]) for f in {f for r in rs for f in r} - {"server", "cell", "round"}}
+        found[key] |= {"bad": sum(r.get("bad", 0) for r in rs), "rounds": len(rs)}
+        ratios = [r["rate_x"] for r in rs if "rate_x" in r]
+        if len(ratios) > 1:
+            low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+            found[key]["spread"] = "%.2f to %.2f" % (low, high)
+    return found
 
 
 COLUMNS = {
-    "pages": ("Page of {page} files, 32 connections", [("requests/s", "rate"), ("x nginx", "rate_x"), ("CPU us", "cpu"), ("x nginx", "cpu_x"),
-                                                       ("p50 ms", "p50"), ("p99 ms", "p99"), ("bytes", "size"), ("failed", "bad"), ("others", "others")]),
-    "files": ("One wheel of {big} MB", [("MB/s", "rate"), ("x nginx", "rate_x"), ("CPU s/GB", "cpu"), ("x nginx", "cpu_x"), ("anonymous MiB", "anonymous"),
-                                        ("failed", "bad"), ("others", "others")]),
-    "ranges": ("Random ranges of 64 KiB", [("ranges/s", "rate"), ("x nginx", "rate_x"), ("CPU us", "cpu"), ("x nginx", "cpu_x"), ("p50 ms", "p50"),
-                                           ("p99 ms", "p99"), ("failed", "bad"), ("others", "others")]),
+    "pages": ("Page of {page} files, 32 connections", [("requests/s", "rate"), ("x nginx", "rate_x"), ("x best peer", "best_x"), ("CPU us", "cpu"), ("x nginx", "cpu_x"),
+                                                       ("wrk's CPU us", "load"), ("p50 ms", "p50"), ("p99 ms", "p99"), ("bytes", "size"), ("failed", "bad"),
+                                                       ("others", "others")]),
+    "files": ("One wheel of {big} MB", [("MB/s", "rate"), ("x nginx", "rate_x"), ("quarters", "spread"), ("CPU s/GB", "cpu"), ("x nginx", "cpu_x"),
+                                        ("clients' CPU s/GB", "load"), ("anonymous MiB", "anonymous"), ("failed", "bad"), ("others", "others")]),
+    "ranges": ("Random ranges of 64 KiB", [("ranges/s", "rate"), ("x nginx", "rate_x"), ("CPU us", "cpu"), ("x nginx", "cpu_x"), ("wrk's CPU us", "load"),
+                                           ("p50 ms", "p50"), ("p99 ms", "p99"), ("failed", "bad"), ("others", "others")]),
     "start": ("Start to the first right page, {wheels} wheels", [("s", "rate"), ("CPU s", "cpu"), ("resident MiB", "resident"), ("anonymous MiB", "anonymous")]),
-    "clients": ("Installing 20 wheels, cold", [("s", "rate"), ("x nginx", "rate_x"), ("server CPU s", "cpu"), ("others", "others")]),
+    "clients": ("Installing 20 wheels, cold", [("rounds", "rounds"), ("s", "rate"), ("x nginx", "rate_x"), ("quarters", "spread"), ("client's CPU s", "load"),
+                                               ("x nginx", "load_x"), ("server's CPU s", "cpu"), ("requests", "requests"), ("others", "others")]),
 }
 
 
 def goals(o, found):
-    """(what, figure, goal, holds) of those of issue 5 that were measured."""
-    rows = []
-
-    def goal(what, value, least=None, most=None):
-        if value is not None:
-            rows.append((what, float(value), ">= %g" % least if least is not None else "<= %g" % most, value >= least if least is not None else value <= most))
+    """Those of issue 5 that were measured."""
+    reached = lib.Goals()
     ours = lambda measure, cell: found.get(measure, {}).get((cell, "jetwheel"), {})
     for cell in ("HTML", "HTML gzip", "JSON", "JSON gzip", "304"):
         of = ours("pages", cell)
-        goal("page, %s: requests/s x nginx" % cell, of.get("rate_x"), least=0.8)
-        goal("page, %s: p99 x nginx" % cell, of.get("p99_x"), most=3)
+        reached.add("page, %s: requests/s x nginx" % cell, of.get("rate_x"), least=0.8)
+        reached.add("page, %s: p99 x nginx" % cell, of.get("p99_x"), most=3)
     for cell in ("HTML", "HTML gzip", "JSON", "JSON gzip"):
-        peers = [v["cpu"] for (of, name), v in found.get("pages", {}).items() if of == cell and name not in ("nginx", "jetwheel")]
-        if peers and ours("pages", cell):
-            goal("page, %s: CPU of the best peer x ours" % cell, min(peers) / ours("pages", cell)["cpu"], least=20)
-    for clients in (1, 16, 64):
-        of = ours("files", "%d clients" % clients)
-        goal("file, %d clients: MB/s x nginx" % clients, of.get("rate_x"), least=0.9)
-        goal("file, %d clients: CPU per GB x nginx" % clients, of.get("cpu_x"), most=1.5)
-        goal("file, %d clients: anonymous MiB" % clients, of.get("anonymous"), most=64 + clients)
+        of = ours("pages", cell)
+        peers = [v["cpu"] for (kind, name), v in found.get("pages", {}).items() if kind == cell and name not in ("nginx", "jetwheel")]
+        reached.add("page, %s: requests/s x best peer" % cell, of.get("best_x"), least=20)
+        if peers and of:
+            reached.add("page, %s: CPU of the best peer x ours" % cell, min(peers) / of["cpu"], least=20)
+    for cell, clients in (("1 clients", 1), ("16 clients", 16), ("64 clients", 64), ("64 curls", 64)):
+        of = ours("files", cell)
+        reached.add("file, %s: MB/s x nginx" % cell, of.get("rate_x"), least=0.9)
+        reached.add("file, %s: CPU per GB x nginx" % cell, of.get("cpu_x"), most=1.5)
+        reached.add("file, %s: anonymous MiB" % cell, of.get("anonymous"), most=64 + clients)
     for connections in (1, 16):
-        goal("ranges, %d connections: x nginx" % connections, ours("ranges", "%d connections" % connections).get("rate_x"), least=0.7)
-    goal("start, s", ours("start", "start").get("rate"), most=0.3)
-    goal("idle, resident MiB", ours("start", "start").get("resident"), most=60)
+        reached.add("ranges, %d connections: x nginx" % connections, ours("ranges", "%d connections" % connections).get("rate_x"), least=0.7)
+    reached.add("start, s", ours("start", "start").get("rate"), most=0.3)
+    reached.add("idle, resident MiB", ours("start", "start").get("resident"), most=60)
     for client in ("pip", "uv"):
-        goal("%s install: s x nginx" % client, ours("clients", client).get("rate_x"), most=1.05)
-    return rows
+        of, limit = ours("clients", client), found.get("clients", {}).get((client, "nginx"), {})
+        reached.add("%s install: s x nginx" % client, of.get("rate_x"), most=1.05)
+        reached.add("%s install: client's CPU x nginx" % client, of.get("load_x"), most=1.05)
+        if limit.get("requests"):
+            reached.add("%s install: requests" % client, of.get("requests"), most=limit["requests"])
+    if "through" in found:
+        pull.goals(found["through"], reached)
+    return reached
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--work", help="a folder that is kept; else a temporary one")
     p.add_argument("--servers", default="nginx,jetwheel,devpi,pypiserver,proxpi")
-    p.add_argument("--measures", default="pages,files,ranges,start,clients")
+    p.add_argument("--measures", default="pages,files,ranges,start,clients,through")
     p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--installs", type=int, default=15, help="rounds of installing, of nginx and jetwheel")
     p.add_argument("--seconds", type=int, default=3, help="of each load by wrk")
-    p.add_argument("--cut", type=int, default=6, help="seconds after which downloads are cut off")
+    p.add_argument("--cut", type=int, default=4, help="seconds of each load by downloads")
     p.add_argument("--wheels", type=int, default=10_000)
     p.add_argument("--page", type=int, default=1_000, help="files of the page")
     p.add_argument("--big", type=int, default=2_000, help="MB of the big wheel")
@@ -264,6 +303,10 @@ def main():
                 server.start()
                 running.append(server)
         for name in o.measures:
+            if name == "through":
+                found[name] = through(o, running)
+                pull.show(found[name])
+                continue
             found[name] = medians(globals()[name](o, running))
             title, columns = COLUMNS[name]
             rows = [(server, cell, *(v.get(f) for _, f in columns)) for (cell, server), v in found[name].items()]
@@ -274,9 +317,8 @@ def main():
             server.stop()
         if scratch:
             scratch.cleanup()
-    reached = goals(o, found)
-    lib.table("Goals", ["what", "found", "goal", "holds"], [(*r[:3], "yes" if r[3] else "NO") for r in reached])
-    sys.exit(0 if all(r[3] for r in reached) else 1)
+    told = {name: [{"what": cell, "server": server, **v} for (cell, server), v in of.items()] if name != "through" else of for name, of in found.items()}
+    sys.exit(goals(o, found).end("peers", told))
 
 
 if __name__ == "__main__":

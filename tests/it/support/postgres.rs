@@ -21,6 +21,30 @@ pub(crate) struct Server {
 impl Server {
     /// Makes a cluster and starts it.
     pub(crate) fn start() -> Self {
+        Self::start_as(|_| {})
+    }
+
+    /// The same, with a certificate and its key, and over TLS alone.
+    pub(crate) fn start_with_tls(certificate: &Path, key: &Path) -> Self {
+        Self::start_as(|cluster| {
+            let at = |name: &str| cluster.join(name);
+            fs_err::copy(certificate, at("server.crt")).unwrap();
+            fs_err::copy(key, at("server.key")).unwrap();
+            let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            fs_err::set_permissions(at("server.key"), private).unwrap();
+            if is_root() {
+                for name in ["server.crt", "server.key"] {
+                    std::os::unix::fs::chown(at(name), Some(NOBODY), Some(NOBODY)).unwrap();
+                }
+            }
+            fs_err::write(at("pg_hba.conf"), "hostssl all all 127.0.0.1/32 trust\n").unwrap();
+            let settings = fs_err::read_to_string(at("postgresql.conf")).unwrap();
+            fs_err::write(at("postgresql.conf"), settings + "ssl = on\n").unwrap();
+        })
+    }
+
+    /// Makes a cluster, has it set up, and starts it.
+    fn start_as(set_up: impl FnOnce(&Path)) -> Self {
         // Below /tmp, which everybody may enter: a folder for tests may belong to root alone.
         let dir = tempfile::Builder::new().prefix("jetwheel-postgres-").tempdir_in("/tmp").unwrap();
         if is_root() {
@@ -41,6 +65,7 @@ impl Server {
             .output()
             .unwrap();
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
+        set_up(&cluster);
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let child = run(&cluster, port);
         let mut server = Self { child, port, dir };
@@ -52,6 +77,11 @@ impl Server {
     pub(crate) fn database(&self, name: &str) -> String {
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
         self.address(name)
+    }
+
+    /// Its port.
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
     }
 
     fn address(&self, name: &str) -> String {

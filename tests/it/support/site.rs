@@ -36,6 +36,11 @@ impl Site {
         Self::new(catalogue, Some((server.endpoint(), bucket.to_owned())))
     }
 
+    /// The catalogue in a database; the blobs in a bucket that is there, at this endpoint.
+    pub(crate) fn at_endpoint(endpoint: String, bucket: &str, catalogue: String) -> Self {
+        Self::new(Some(catalogue), Some((endpoint, bucket.to_owned())))
+    }
+
     fn new(catalogue: Option<String>, blobs: Option<(String, String)>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut text = catalogue.as_ref().map_or_else(String::new, |url| format!("catalogue = \"{url}\"\n"));
