@@ -48,10 +48,15 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         return Ok(Answer::Yes);
     }
     for AuditEntry { time, who, action, what } in entries {
-        let line = format!("{time}  {who}  {action}  {what}");
+        let line = format!("{}  {who}  {action}  {what}", to_the_second(&time));
         context.console.print(format_args!("{}\n", one_line(&line)))?;
     }
     Ok(Answer::Yes)
+}
+
+/// A time in RFC 3339 and UTC without its fraction of a second.
+fn to_the_second(time: &str) -> String {
+    time.split_once('.').map_or_else(|| time.to_owned(), |(seconds, _)| format!("{seconds}Z"))
 }
 
 impl Context {
@@ -77,6 +82,13 @@ pub(super) fn user(id: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn times_are_shown_to_the_second() {
+        for time in ["2026-11-30T14:36:08.123456789Z", "2026-11-30T14:36:08Z"] {
+            assert_eq!(super::to_the_second(time), "2026-11-30T14:36:08Z");
+        }
+    }
+
     #[test]
     fn names_users() {
         assert_eq!(super::user(0), "user:root");

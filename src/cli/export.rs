@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::closure::{Closure, Sources};
+use super::console::{counted, in_units};
 use super::resolve::Wish;
 use super::sync::{parse_size, read_text};
 use super::{Answer, Context, Format, Usage, devices, snapshot};
@@ -188,12 +189,12 @@ fn print(report: &Report, context: &mut Context) -> anyhow::Result<()> {
         context.console.print_json(report)?;
     } else {
         context.console.print(format_args!(
-            "snapshot {}: {} wheels for {}, {} of them in the bundle ({} bytes)\n",
+            "snapshot {}: {} for {}, {} of them in the bundle ({})\n",
             report.snapshot,
-            report.listed,
+            counted(report.listed, "wheel"),
             report.devices.join(", "),
             report.packed,
-            report.bytes
+            in_units(report.bytes)
         ))?;
         for file in report.exported.files.iter().chain(&report.exported.signature) {
             context.console.print(format_args!("{}\n", file.display()))?;

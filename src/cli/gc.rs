@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::console::{counted, in_units};
 use super::{Answer, Context, Format};
 
 /// Arguments of `jetwheel gc`.
@@ -44,11 +45,11 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         context.console.print(format_args!("blob {sha256} {done}\n"))?;
     }
     context.console.print(format_args!(
-        "{} snapshots, {} blobs ({} bytes) {done}; {} blobs are younger than the delay\n",
-        sweep.snapshots.len(),
-        sweep.blobs,
-        sweep.bytes,
-        sweep.younger
+        "{}, {} ({}) {done}; younger than the delay: {}\n",
+        counted(sweep.snapshots.len(), "snapshot"),
+        counted(sweep.blobs, "blob"),
+        in_units(sweep.bytes),
+        counted(sweep.younger, "blob")
     ))?;
     Ok(Answer::Yes)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
+use super::console::{counted, in_units};
 use super::{Answer, Context, Format, PoliciesFrom};
 use crate::bundle::{self, Imported, Manifest, Means, PublicKey, Text, Trust};
 use crate::policy::{Advisory, Policy};
@@ -99,9 +100,9 @@ fn print(imported: &Imported, context: &mut Context) -> anyhow::Result<()> {
         ))?;
     }
     console.print(format_args!(
-        "{} wheels taken in ({} bytes), {} known, for {}\n",
-        imported.taken,
-        imported.bytes,
+        "{} taken in ({}), {} known, for {}\n",
+        counted(imported.taken, "wheel"),
+        in_units(imported.bytes),
         imported.known,
         imported.devices.join(", ")
     ))?;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::console::{counted, in_units};
 use super::{Answer, Config, Context, Format, Usage};
 use crate::store::Store;
 
@@ -47,8 +48,14 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         context.console.print_json(&serde_json::json!({"copied": done, "verified": report}))?;
     } else {
         context.console.print(format_args!(
-            "{} files ({} wheels, {} bytes) and {} snapshots copied, {} files were there\n{} wheels verified, {} findings\n",
-            done.sidecars, done.wheels, done.bytes, done.snapshots, done.known, report.blobs, report.findings.len()
+            "{} ({}, {}) and {} copied, {} known\n{} verified, {}\n",
+            counted(done.sidecars, "file"),
+            counted(done.wheels, "wheel"),
+            in_units(done.bytes),
+            counted(done.snapshots, "snapshot"),
+            done.known,
+            counted(report.blobs, "wheel"),
+            counted(report.findings.len(), "finding")
         ))?;
     }
     let whole = report.findings.is_empty() && report.damaged_snapshots.is_empty() && done.damaged.is_empty();

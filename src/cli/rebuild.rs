@@ -1,5 +1,6 @@
 //! `jetwheel rebuild`.
 
+use super::console::counted;
 use super::{Answer, Context, Format};
 
 /// Arguments of `jetwheel rebuild`.
@@ -25,7 +26,7 @@ pub(super) fn run(_arguments: &Arguments, context: &mut Context) -> anyhow::Resu
             .console
             .print_json(&serde_json::json!({ "files": recovery.files, "unreadable": recovery.unreadable }))?;
     } else {
-        context.console.print(format_args!("{} files in the catalogue\n", recovery.files))?;
+        context.console.print(format_args!("{} in the catalogue\n", counted(recovery.files, "file")))?;
         for sha256 in &recovery.unreadable {
             context.console.print(format_args!("left out, for its sidecar file is damaged: {sha256}\n"))?;
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::ValueEnum;
 
-use super::console::in_units;
+use super::console::{counted, in_units};
 use super::{Answer, Context, Format, Usage, snapshot};
 use crate::policy::DeviceProfile;
 use crate::resolve::{
@@ -185,8 +185,8 @@ fn print(
             }
             let total = packages.iter().filter_map(|package| package.candidate.size).sum();
             context.console.print(format_args!(
-                "{} wheels for {}, {}\n",
-                packages.len(),
+                "{} for {}, {}\n",
+                counted(packages.len(), "wheel"),
                 device.id,
                 in_units(total)
             ))?;

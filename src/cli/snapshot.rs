@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
+use super::console::{counted, in_units};
 use super::remote::{Problem, segment, wrong};
 use super::{Answer, Context, Format};
 use crate::server::api::snapshots::{self, ChangedVerdict, Diff, List, Listed, Moved};
@@ -200,7 +201,7 @@ fn create(name: Option<String>, context: &mut Context) -> anyhow::Result<Answer>
     if context.format == Format::Json {
         context.console.print_json(&made)?;
     } else {
-        context.console.print(format_args!("{}  {} files\n", made.head.id, made.head.count))?;
+        context.console.print(format_args!("{}  {}\n", made.head.id, counted(made.head.count, "file")))?;
     }
     Ok(Answer::Yes)
 }
@@ -235,7 +236,8 @@ fn show(snapshot: &Snapshot, context: &mut Context) -> anyhow::Result<Answer> {
     }
     let head = &snapshot.head;
     let console = &mut context.console;
-    console.print(format_args!("{}  {} files, {} bytes\n", head.id, head.count, head.bytes))?;
+    let (files, size) = (counted(head.count, "file"), in_units(head.bytes));
+    console.print(format_args!("{}  {files}, {size}\n", head.id))?;
     console.print(format_args!("made {} by {}\n", head.created, head.reason))?;
     if let Some(name) = &head.name {
         console.print(format_args!("named {name}\n"))?;

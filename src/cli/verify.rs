@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::console::{counted, in_units};
 use super::{Answer, Console, Context, Format};
 use crate::policy::{DeviceProfile, Policy, judge};
 use crate::store::{Fetch, Finding, Report, Store};
@@ -139,14 +140,14 @@ fn print(
     let mended = report.findings.iter().filter(|finding| finding.mended).count();
     let found = report.findings.len().saturating_add(report.damaged_snapshots.len());
     console.print(format_args!(
-        "{} wheels hashed ({} bytes), {} files known: {}\n",
-        report.blobs,
-        report.bytes,
-        report.sidecars,
+        "{} hashed ({}), {} known: {}\n",
+        counted(report.blobs, "wheel"),
+        in_units(report.bytes),
+        counted(report.sidecars, "file"),
         match found {
             0 => "all right".to_owned(),
-            _ if repair => format!("{found} things wrong, {mended} mended"),
-            _ => format!("{found} things wrong; --repair mends what can be mended"),
+            _ if repair => format!("{} wrong, {mended} mended", counted(found, "thing")),
+            _ => format!("{} wrong; --repair mends what can be mended", counted(found, "thing")),
         }
     ))?;
     Ok(())

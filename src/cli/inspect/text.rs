@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::console::{in_units, one_line};
+use super::super::console::{counted, in_units, one_line};
 use super::answer::DeviceVerdict;
 use crate::policy::Judgement;
 use crate::wheel::{Facts, Member, MemberKind};
@@ -80,7 +80,7 @@ fn images_by_title(facts: &Facts) -> Vec<(String, String)> {
         lines.push((member.path.clone(), registered + &images_text(images)));
     }
     if loose > 0 {
-        lines.push((format!("{loose} loose files"), images_text(loose_images.into_iter())));
+        lines.push((counted(loose, "loose file"), images_text(loose_images.into_iter())));
     }
     lines
 }

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use bytesize::ByteSize;
 use url::Url;
 
+use super::console::counted;
 use super::{Answer, Context, Format, Usage};
 use crate::policy::{DeviceProfile, Policy};
 use crate::store::Watched;
@@ -257,7 +258,8 @@ fn outcome(report: &Report) -> String {
         Outcome::Unreachable => "incomplete: not all could be reached",
     };
     let dry = if report.dry_run { "dry run, " } else { "" };
-    format!("{dry}{how}; {} wheels fetched, {} files refused", report.downloads, report.refused.len())
+    let (fetched, refused) = (counted(report.downloads, "wheel"), counted(report.refused.len(), "file"));
+    format!("{dry}{how}; {fetched} fetched, {refused} refused")
 }
 
 fn tell_watchers(watched: &Watched, event: &Progress) {
