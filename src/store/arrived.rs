@@ -15,7 +15,7 @@ use super::layout::Layout;
 use super::{Error, Store};
 use crate::digest::{HashingReader, Sha256};
 
-/// How long what a crash left waits to be wanted.
+/// How long what a crash left waits to be wanted: whoever syncs every day finds it.
 const KEPT: Duration = Duration::from_hours(24);
 
 impl Store {
@@ -69,12 +69,7 @@ impl Store {
 
 /// Has what a killed process left wait for a day. To be called before anybody uses the store.
 pub(super) fn settle(layout: &Layout) -> Result<(), Error> {
-    let folder = layout.arrived();
-    if !folder.is_dir() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(&folder).map_err(Error::io(&folder))? {
-        let entry = entry.map_err(Error::io(&folder))?;
+    for entry in entries(layout)? {
         let path = entry.path();
         let settled = if is_older(&entry, KEPT) {
             fs::remove_file(&path)
@@ -90,12 +85,7 @@ pub(super) fn settle(layout: &Layout) -> Result<(), Error> {
 
 /// Removes what a crash left and nobody wanted for that long.
 pub(super) fn sweep(layout: &Layout, delay: Duration) -> Result<(), Error> {
-    let folder = layout.arrived();
-    if !folder.is_dir() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(&folder).map_err(Error::io(&folder))? {
-        let entry = entry.map_err(Error::io(&folder))?;
+    for entry in entries(layout)? {
         let path = entry.path();
         if path.extension() == Some(OsStr::new("left")) && is_older(&entry, delay) {
             match fs::remove_file(&path) {
@@ -106,6 +96,16 @@ pub(super) fn sweep(layout: &Layout, delay: Duration) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// What lies in the folder of arrived wheels; nothing where there is no such folder.
+fn entries(layout: &Layout) -> Result<Vec<fs::DirEntry>, Error> {
+    let folder = layout.arrived();
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let entries = fs::read_dir(&folder).and_then(Iterator::collect);
+    entries.map_err(Error::io(&folder))
 }
 
 /// Whether a file was written that long ago; one from the future was not.
