@@ -13,14 +13,14 @@ use tokio::time::Instant;
 /// How long a client may keep the mirror waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// As that, for a connection's first request.
+/// As that, for a connection's first request: its head is a packet or two, and whoever is new has lost nothing yet.
 const FIRST: Duration = Duration::from_secs(3);
 
 /// How many bytes earn a client a further second, up to [`PATIENCE`]: 32 kbit/s, which no line of today falls below for
 /// long. What moves is seen in pieces of `outbox::UNSENT`, which a device of 100 kB/s takes within half of the time.
 const SLOWEST: u32 = 4 << 10;
 
-/// How long a connection may take further requests.
+/// How long a connection may take further requests: a client that is sent away comes again at the cost of a handshake.
 const TURN: Duration = Duration::from_secs(5);
 
 /// How a connection's client keeps up with the mirror.
