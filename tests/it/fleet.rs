@@ -18,8 +18,8 @@ use crate::support::site::Site;
 const ORIN: &str = "orin-jp6.2";
 const JSON: &[(&str, &str)] = &[("Accept", "application/vnd.pypi.simple.v1+json")];
 
-/// How long a change may take to be seen by all servers.
-const SEEN_WITHIN: Duration = Duration::from_secs(2);
+/// How long a change may take to be seen by all servers, on a busy machine. `tests/bench/fleet.py` holds it to two seconds.
+const SEEN_WITHIN: Duration = Duration::from_secs(20);
 /// How long a server may take to notice that the database answers again.
 const BACK_WITHIN: Duration = Duration::from_mins(1);
 /// How long anything else may take on a busy machine.
@@ -320,7 +320,8 @@ fn queue_and_kill_workers(site: &Site, server: &Server, dir: &Path) -> Vec<Strin
         sync.args(["sync", "--device", ORIN, "--queue", "--upstream", &devpi.index_url()]).args(some);
         let (code, answer) = json(&mut sync);
         assert_eq!((code, &answer["queued"]), (0, &4.into()), "{answer}");
-        until("a job is taken", || server.sql("fleet", "SELECT count(*) FROM job WHERE attempts > 0") != "0");
+        let taken = format!("SELECT count(*) > {} FROM job WHERE attempts > 0", number * 4);
+        until("one of these jobs is taken", || server.sql("fleet", &taken) == "t");
         let pid = workers[number].0.id();
         workers[number] = work(number);
         // Half a minute is long for a test.
