@@ -29,14 +29,20 @@ fn refused(folder: &Path, catalogue: String) -> String {
     }
 }
 
+/// The site's authority, in the folder `ours`, and another.
+fn authorities(folder: &Path) -> [Authority; 2] {
+    ["ours", "others"].map(|name| {
+        let folder = folder.join(name);
+        fs_err::create_dir(&folder).unwrap();
+        Authority::new(&folder)
+    })
+}
+
 #[test]
 fn the_database_is_reached_over_tls_and_its_certificate_and_name_are_checked() {
     let dir = tempfile::tempdir().unwrap();
-    let (ours, others) = (dir.path().join("ours"), dir.path().join("others"));
-    for folder in [&ours, &others] {
-        fs_err::create_dir(folder).unwrap();
-    }
-    let (authority, stranger) = (Authority::new(&ours), Authority::new(&others));
+    let ours = dir.path().join("ours");
+    let [authority, stranger] = authorities(dir.path());
     authority.issue("2001");
     let server = Server::start_with_tls(&ours.join("mirror.pem"), &ours.join("mirror.key"));
     let plain = server.database("private");
@@ -83,11 +89,8 @@ fn the_database_is_reached_over_tls_and_its_certificate_and_name_are_checked() {
 #[test]
 fn the_bucket_is_reached_over_tls_and_its_certificate_is_checked() {
     let dir = tempfile::tempdir().unwrap();
-    let (ours, others) = (dir.path().join("ours"), dir.path().join("others"));
-    for folder in [&ours, &others] {
-        fs_err::create_dir(folder).unwrap();
-    }
-    let (authority, stranger) = (Authority::new(&ours), Authority::new(&others));
+    let ours = dir.path().join("ours");
+    let [authority, stranger] = authorities(dir.path());
     authority.issue("2002");
     let (server, s3) = (Server::start(), crate::support::s3::Server::start());
     s3.bucket("private");
