@@ -26,9 +26,9 @@ prop_compose! {
     fn any_provenance()(
         upstream in ".{0,12}", url in proptest::option::of(".{0,40}"), first_seen in ".{0,20}",
         upload_time in proptest::option::of(".{0,20}"), yanked in proptest::option::of(".{0,20}"),
-        gone_since in proptest::option::of(".{0,20}"),
+        gone_since in proptest::option::of(".{0,20}"), replaced_since in proptest::option::of(".{0,20}"),
     ) -> Provenance {
-        Provenance { upstream, url, first_seen, upload_time, yanked, gone_since, replaced_since: None }
+        Provenance { upstream, url, first_seen, upload_time, yanked, gone_since, replaced_since }
     }
 }
 
