@@ -94,6 +94,7 @@ pub(super) struct Answer {
     /// How long the body may still keep us waiting, and the most that this is.
     patience: Duration,
     most: Duration,
+    /// Bytes of the body that came.
     received: u64,
 }
 
