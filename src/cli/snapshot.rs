@@ -386,11 +386,11 @@ fn print_diff(diff: &Diff, context: &mut Context) -> anyhow::Result<()> {
         }
     }
     console.print(format_args!(
-        "{} added, {} gone, {} changed, {} verdicts changed\n",
+        "{} added, {} gone, {} changed, {} changed\n",
         diff.files.added.len(),
         diff.files.gone.len(),
         diff.files.changed.len(),
-        diff.verdicts.len()
+        counted(diff.verdicts.len(), "verdict")
     ))?;
     Ok(())
 }

@@ -211,9 +211,11 @@ fn put_into_queue(
     if context.format == Format::Json {
         context.console.print_json(&serde_json::json!({"queued": added, "queue": queue.length()?}))?;
     } else {
-        context
-            .console
-            .print(format_args!("{added} jobs queued of {} requirements\n", requirements.len()))?;
+        context.console.print(format_args!(
+            "{} queued of {}\n",
+            counted(added, "job"),
+            counted(requirements.len(), "requirement")
+        ))?;
     }
     Ok(Answer::Yes)
 }
