@@ -5,6 +5,7 @@
 
 mod advisory;
 mod compiler;
+mod container;
 mod coverage;
 mod cuda_runtime;
 mod damage;
@@ -32,6 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 pub use advisory::{Action, Advisory};
+pub use container::container_image;
 pub use coverage::{Coverage, coverage};
 pub use detect::{Detection, DetectionNote, Evidence, SystemFiles, detect, detect_jetson_release};
 pub use device::{DeviceProfile, NotAVersion, Stack, Version};

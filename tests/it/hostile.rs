@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::http::{InProcess, exchange, get, stock};
+use crate::support::http::{InProcess, exchange, get, send, stock};
 use crate::support::make_wheels;
 use crate::support::mirror::Mirror;
 use jetwheel::policy::Policy;
@@ -60,10 +60,12 @@ fn a_line_of_the_log_cannot_be_forged() {
     let mut mirror = Mirror::serving(&dir.path().join("data"));
     get(&mirror.url(""), "/x%0a2026-01-01T00:00:00Z%20INFO%20forged/simple/?token=hidden", &[]);
     get(&mirror.url(""), "/healthz", &[("X-A", "b\tc")]);
+    send(&mirror.url(""), &"M".repeat(20_000), "/healthz", &[], b"");
     let log = mirror.stop();
     assert!(log.contains("/healthz") && log.contains("status=200"), "{log}");
     assert!(!log.lines().any(|line| line.starts_with("2026-01-01T00:00:00Z")), "{log}");
     assert!(!log.contains("hidden"), "a query may hold a secret: {log}");
+    assert!(log.contains("method=MMMMMMMMMMMMMMMM path"), "a method as long as a head: {log}");
 }
 
 #[test]
@@ -103,6 +105,39 @@ fn a_request_without_one_host_is_malformed() {
         let answer = exchange(&mirror.url(""), request.as_bytes()).unwrap();
         let answer = String::from_utf8_lossy(&answer);
         assert_eq!(answer.split(' ').nth(1), Some(status), "{head}: {answer}");
+    }
+}
+
+/// RFC 9112, sections 5.1, 5.2, 6 and 7.1: somebody on the way may see another end of these bodies than we do, and so another
+/// request behind them.
+#[test]
+fn a_request_whose_end_is_in_doubt_is_the_last() {
+    let dir = stocked();
+    let mirror = Mirror::serving(&dir.path().join("data"));
+    let behind = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
+    for doubt in [
+        "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        "Content-Length: 2, 3\r\n\r\n{}",
+        "Content-Length: +2\r\n\r\n{}",
+        "Content-Length: -1\r\n\r\n{}",
+        "Content-Length: 0x2\r\n\r\n{}",
+        "Transfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked, identity\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        "Transfer-Encoding : chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n10000000000000002\r\n{}\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n2\n{}\n0\n\n",
+        "Transfer-Encoding: chunked\r\n\r\n2;\n{}\r\n0\r\n\r\n",
+        "X: a\r\n b\r\n\r\n",
+        "X: a\rContent-Length: 2\r\n\r\n{}",
+        "X: a\0b\r\n\r\n",
+    ] {
+        let request = format!("POST /{ORIN}/resolve HTTP/1.1\r\nHost: x\r\n{doubt}{behind}");
+        let answer = exchange(&mirror.url(""), request.as_bytes()).unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{doubt:?}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{doubt:?}: {answer}");
     }
 }
 

@@ -2,17 +2,7 @@
 
 use serde::Serialize;
 
-use crate::policy::{DeviceProfile, Stack};
-
-/// The tags of NVIDIA's image `l4t-jetpack` by the L4T release that they are of. An image of 35.x runs on any 35.x; of 36 those
-/// below 36.4 and those from it on are apart (jetson-containers, `l4t_version_compatible`).
-const JETPACK_IMAGES: [(&[&str], &str); 5] = [
-    (&["32."], "nvcr.io/nvidia/l4t-base:r32.7.1"),
-    (&["34.", "35."], "nvcr.io/nvidia/l4t-jetpack:r35.4.1"),
-    (&["36.2"], "nvcr.io/nvidia/l4t-jetpack:r36.2.0"),
-    (&["36.3"], "nvcr.io/nvidia/l4t-jetpack:r36.3.0"),
-    (&["36."], "nvcr.io/nvidia/l4t-jetpack:r36.4.0"),
-];
+use crate::policy::{DeviceProfile, Stack, container_image};
 
 /// Lines for one device.
 #[derive(Debug, Serialize)]
@@ -79,9 +69,8 @@ fn trusted(base: &str) -> Option<String> {
 /// An image to begin with. From JetPack 7 on, and on Arm servers, NVIDIA's plain CUDA images run.
 fn image(device: &DeviceProfile) -> String {
     let release = device.l4t.last().map_or("", String::as_str);
-    let of_release = |(starts, _): &&(&[&str], &str)| starts.iter().any(|start| release.starts_with(start));
-    match JETPACK_IMAGES.iter().find(of_release) {
-        Some((_, image)) if device.stack == Stack::TegraNvgpu => (*image).to_owned(),
+    match container_image(release) {
+        Some(image) if device.stack == Stack::TegraNvgpu => image.to_owned(),
         _ => {
             let ubuntu = device.os.as_deref().and_then(|os| os.strip_prefix("Ubuntu ")).unwrap_or("24.04");
             let (major, minor) = device.driver_cuda.release();

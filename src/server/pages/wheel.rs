@@ -127,7 +127,7 @@ fn cells(desk: &Desk<'_>, page: &WheelPage, cells: &[Cell]) -> Markup {
     let root = desk.root;
     layout::wide(
         "Verdicts by device",
-        &html! { table {
+        &html! { table.stack {
             thead { tr { th scope="col" { "Device" } th scope="col" { "Verdict" } th scope="col" { "Why, and what to do" } } }
             tbody { @for cell in cells { tr {
                 th scope="row" { a href={ (root) "devices/" (layout::segment(&cell.device)) } { (cell.device) } }
