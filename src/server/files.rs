@@ -28,6 +28,9 @@ const FILE_CACHING: &str = "max-age=365000000, immutable";
 /// The type of a wheel. Not that of a zip: some proxies and browsers unpack those.
 pub(super) const WHEEL_TYPE: &str = "application/octet-stream";
 
+/// What an entry of kept METADATA takes beside its bytes.
+const METADATA_OVERHEAD: usize = 128;
+
 /// What of a request's headers a file goes by.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
@@ -133,14 +136,11 @@ pub(super) async fn metadata(
 ) -> Result<Reply, Refusal> {
     let bytes = match admitted(state, in_force, view, sha256, &filename).await {
         Ok(file) => {
-            let bytes = state.blocking(move |state| Ok(state.store.metadata(&sha256)?)).await?;
-            let Some(bytes) = bytes.map(Bytes::from) else {
-                return Err(Refusal::NotHeld {
-                    file: file.filename.clone(),
-                    why: "its metadata is missing from the store",
-                });
-            };
-            bytes
+            if let Some(bytes) = state.metadata.find(&sha256) {
+                bytes
+            } else {
+                state.blocking(move |state| read_metadata(state, &sha256, &file)).await?
+            }
         }
         Err(refusal @ (Refusal::NoSuchFile | Refusal::NotHeld { .. })) => {
             pulled::metadata(state, in_force, view, (sha256, filename), refusal).await?
@@ -161,6 +161,20 @@ pub(super) async fn metadata(
         reply.set(header::CONTENT_RANGE, &format!("bytes {start}-{}/{size}", end.saturating_sub(1)));
     }
     Ok(with_headers(reply, &etag))
+}
+
+/// Reads the METADATA, and keeps it if it is what the wheel had. Blocks.
+fn read_metadata(state: &State, sha256: &Sha256, file: &KnownFile) -> Result<Bytes, Refusal> {
+    let Some(bytes) = state.store.metadata(sha256)?.map(Bytes::from) else {
+        return Err(Refusal::NotHeld {
+            file: file.filename.clone(),
+            why: "its metadata is missing from the store",
+        });
+    };
+    if file.metadata_sha256 == Some(Sha256::of(&bytes)) {
+        state.metadata.keep(*sha256, bytes.clone(), bytes.len().saturating_add(METADATA_OVERHEAD));
+    }
+    Ok(bytes)
 }
 
 pub(super) fn with_headers(mut reply: Reply, etag: &str) -> Reply {

@@ -239,8 +239,10 @@ fn now(state: &State, in_force: &InForce) -> Result<Registry, Refusal> {
     registry.register("verdicts", "Files that were judged, by verdict and first reason", verdicts);
 
     let caches = Family::<CacheLabels, Counter>::default();
-    let [pages, files, judged] = [state.pages.counts(), state.files.counts(), state.verdicts.cache_counts()];
-    for (cache, counts) in [("pages", pages), ("files", files), ("verdicts", judged)] {
+    let [pages, files, metadata] = [state.pages.counts(), state.files.counts(), state.metadata.counts()];
+    let judged = state.verdicts.cache_counts();
+    for (cache, counts) in [("pages", pages), ("files", files), ("metadata", metadata), ("verdicts", judged)]
+    {
         for (result, count) in [("hit", counts.hits), ("miss", counts.misses)] {
             caches.get_or_create(&CacheLabels { cache, result }).inc_by(count);
         }

@@ -33,6 +33,10 @@ const PAGES_WEIGHT: usize = 64 << 20;
 /// How much is kept of files that were asked for, in bytes; some 500 are one file, more where a refusal is long.
 const FILES_WEIGHT: usize = 8 << 20;
 
+/// How much METADATA is kept, in bytes: an installer asks for that of each wheel that it considers, some 5 kB at a time, and
+/// reading it takes thrice what the answer takes.
+const METADATA_WEIGHT: usize = 8 << 20;
+
 /// What requests share.
 #[derive(Debug)]
 pub(super) struct State {
@@ -45,6 +49,8 @@ pub(super) struct State {
     pub(super) prefix: OnceLock<String>,
     pub(super) pages: Lru<PageKey, Arc<Page>>,
     pub(super) files: Lru<(String, Sha256, String), Arc<KnownFile>>,
+    /// METADATA by the digest of its wheel. Whether a device may have it is asked before.
+    pub(super) metadata: Lru<Sha256, Bytes>,
     pub(super) opened: Opened,
     pub(super) verdicts: Verdicts,
     pub(super) resolving: Resolving,
@@ -114,6 +120,7 @@ impl State {
             prefix: OnceLock::new(),
             pages: Lru::new(PAGES_WEIGHT),
             files: Lru::new(FILES_WEIGHT),
+            metadata: Lru::new(METADATA_WEIGHT),
             opened: Opened::default(),
             verdicts: Verdicts::new(Arc::clone(&store)),
             resolving: Resolving::default(),

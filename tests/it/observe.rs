@@ -101,6 +101,8 @@ fn metrics_count_what_was_asked_and_answered() {
     assert_eq!(page.status, 200);
     get(&mirror, &format!("/{ORIN}/simple/demo/"), &[]);
     let wheel = get(&mirror, &file_of(&mirror, "demo"), &[]);
+    let metadata = [0, 1].map(|_| get(&mirror, &format!("{}.metadata", file_of(&mirror, "demo")), &[]).body);
+    assert!(metadata[0] == metadata[1] && metadata[0].starts_with(b"Metadata-Version"));
     assert_eq!(get(&mirror, &file_of(&mirror, "deskgpu"), &[]).status, 403);
     for number in 0..20 {
         assert_eq!(get(&mirror, &format!("/no/such/page/{number}"), &[]).status, 404);
@@ -118,6 +120,7 @@ fn metrics_count_what_was_asked_and_answered() {
     assert_eq!(samples.value("jetwheel_verdicts_total{code=no-kernel-image,verdict=refuse}"), "1");
     assert_eq!(samples.value("jetwheel_verdicts_total{code=,verdict=admit}"), "1");
     assert!(samples.number("jetwheel_cache_requests_total{cache=pages,result=hit}") >= 1.0);
+    assert!(samples.number("jetwheel_cache_requests_total{cache=metadata,result=hit}") >= 1.0);
     assert_eq!(samples.value("jetwheel_store_wheels{}"), "2");
     assert!(samples.number("jetwheel_store_size_bytes{}") >= sent);
     assert!(samples.number("jetwheel_store_free_bytes{}") > 0.0);
