@@ -33,6 +33,9 @@ const RATIO_CAP: u64 = 400;
 /// What a zip64 end record begins with.
 const SIGNATURE: &[u8] = b"PK\x06\x06";
 
+/// The bytes of a zip64 end record up to the end of its counts of members (APPNOTE 4.3.14).
+const COUNTED: usize = 40;
+
 /// How much is read ahead while the directory is read, in bytes.
 const READ_AHEAD: usize = 4 << 10;
 
@@ -310,11 +313,12 @@ impl SourceReader<'_> {
     /// counts lie 24 bytes behind the signature.
     fn check_claims(&self) -> io::Result<()> {
         let from = self.ahead_at.saturating_sub(SIGNATURE.len() as u64);
-        let mut window = vec![0; READ_AHEAD.saturating_add(SIGNATURE.len().saturating_mul(2))];
+        let mut window = vec![0; READ_AHEAD.saturating_add(SIGNATURE.len()).saturating_add(COUNTED)];
         let length = self.source.read_at(&mut window, from)?;
-        for at in memchr::memmem::find_iter(window.get(..length).unwrap_or_default(), SIGNATURE) {
-            let mut record = [0; 40];
-            self.source.read_at(&mut record, from.saturating_add(at as u64))?;
+        let window = window.get(..length).unwrap_or_default();
+        for at in memchr::memmem::find_iter(window, SIGNATURE) {
+            let record = window.get(at..).unwrap_or_default();
+            let record = record.get(..COUNTED).unwrap_or(record);
             let counts = record.get(24..).unwrap_or_default().chunks_exact(8);
             let counts = counts.filter_map(|count| count.try_into().ok().map(u64::from_le_bytes));
             let most = counts.max().unwrap_or_default();
