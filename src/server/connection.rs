@@ -29,6 +29,8 @@ pub(super) struct Incoming {
     pub(super) from: SocketAddr,
     pub(super) state: Arc<State>,
     pub(super) tls: Option<Arc<Tls>>,
+    /// Whether more than half of the places are taken, so that others may soon wait for one.
+    pub(super) crowded: bool,
     /// How long TLS may take to begin, and then the first byte of a request.
     pub(super) head: Duration,
     /// How long nothing may move.
@@ -42,12 +44,12 @@ pub(super) async fn serve(
     builder: &Builder<TokioExecutor>,
     mut called: watch::Receiver<()>,
 ) {
-    let Incoming { stream, from, state, tls, head, stall } = incoming;
+    let Incoming { stream, from, state, tls, crowded, head, stall } = incoming;
     let _open = Open::new(Arc::clone(&state));
     // Answers are written whole; waiting for more to send would only delay them.
     let _only_slower_without = stream.set_nodelay(true);
-    let _only_seen_later_without = outbox::bound_unsent(&stream);
-    let (outbox, pace) = (Outbox::default(), Pace::new());
+    let bounded = crowded && outbox::bound_unsent(&stream).is_ok();
+    let (outbox, pace) = (Outbox::default(), Pace::new(bounded));
     let in_view = |stream: TcpStream| Watched::new(stream, outbox.clone(), pace.clone(), head, stall);
     let Some(tls) = tls else {
         let parties = Parties { state, from, outbox: outbox.clone(), pace: pace.clone(), called };

@@ -236,7 +236,9 @@ impl Server {
                 };
                 let Some(place) = take_place(&places, &call).await else { return };
                 let (state, tls) = (Arc::clone(&state), tls.clone());
-                let incoming = Incoming { stream, from, state, tls, head: limits.head, stall: limits.stall };
+                let crowded = places.available_permits() < limits.connections / 2;
+                let (head, stall) = (limits.head, limits.stall);
+                let incoming = Incoming { stream, from, state, tls, crowded, head, stall };
                 let (builder, called) = (Arc::clone(&builder), called.clone());
                 tokio::spawn(async move {
                     connection::serve(incoming, &builder, called).await;

@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a client may keep the mirror waiting.
+/// How long a client may keep the mirror waiting, where what the kernel holds for it is bounded.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// As that where it is not: a device of 100 kB/s takes what megabytes the kernel holds in steps of some 15 s.
+const UNSEEN_PATIENCE: Duration = Duration::from_secs(30);
 
 /// As that, for a connection's first request: its head is a packet or two, and whoever is new has lost nothing yet.
 const FIRST: Duration = Duration::from_secs(3);
 
-/// How many bytes earn a client a further second, up to [`PATIENCE`]: 32 kbit/s, which no line of today falls below for
+/// How many bytes earn a client a further second, up to the patience: 32 kbit/s, which no line of today falls below for
 /// long. What moves is seen in pieces of `outbox::UNSENT`, which a device of 100 kB/s takes within half of the time.
 const SLOWEST: u32 = 4 << 10;
 
@@ -32,6 +35,8 @@ pub(super) struct Pace(Arc<Mutex<Clock>>);
 struct Clock {
     /// When the connection was made.
     since: Instant,
+    /// How long its client may keep the mirror waiting.
+    patience: Duration,
     /// Requests for which it is the mirror's turn to do something.
     works: usize,
     left: Duration,
@@ -58,10 +63,11 @@ pub(super) struct Working(Pace);
 pub(super) struct Waiting(Pace);
 
 impl Pace {
-    /// Of a new connection.
-    pub(super) fn new() -> Self {
+    /// Of a new connection; `bounded` says whether what the kernel holds for it is.
+    pub(super) fn new(bounded: bool) -> Self {
         let since = Instant::now();
-        Self(Arc::new(Mutex::new(Clock { since, works: 0, left: FIRST, at: since })))
+        let patience = if bounded { PATIENCE } else { UNSEEN_PATIENCE };
+        Self(Arc::new(Mutex::new(Clock { since, patience, works: 0, left: FIRST, at: since })))
     }
 
     /// The first request may come: TLS has begun.
@@ -71,7 +77,9 @@ impl Pace {
 
     /// A request came, on which the mirror works.
     pub(super) fn request(&self) -> Working {
-        self.clock().left = PATIENCE;
+        let mut clock = self.clock();
+        clock.left = clock.patience;
+        drop(clock);
         self.work()
     }
 
@@ -98,7 +106,7 @@ impl Pace {
     pub(super) fn moved(&self, bytes: usize) {
         let earned = Duration::from_secs(bytes as u64) / SLOWEST;
         let mut clock = self.clock();
-        clock.left = clock.left.saturating_add(earned).min(PATIENCE);
+        clock.left = clock.left.saturating_add(earned).min(clock.patience);
     }
 
     /// What the connection has to do now that others wait.
@@ -151,11 +159,11 @@ mod tests {
 
     #[test]
     fn a_client_goes_that_keeps_the_mirror_waiting() {
-        let pace = Pace::new();
+        let pace = Pace::new(true);
         assert_eq!(pace.duty(), Duty::Stay);
         pass(&pace, 3);
         assert_eq!(pace.duty(), Duty::Go, "it said nothing");
-        let pace = Pace::new();
+        let pace = Pace::new(true);
         let working = pace.request();
         pass(&pace, 600);
         assert_eq!(pace.duty(), Duty::Finish, "the mirror's own time does not count");
@@ -167,8 +175,18 @@ mod tests {
     }
 
     #[test]
+    fn more_patience_is_had_where_less_is_seen() {
+        let pace = Pace::new(false);
+        drop(pace.request());
+        pass(&pace, 29);
+        assert_eq!(pace.duty(), Duty::Finish);
+        pass(&pace, 1);
+        assert_eq!(pace.duty(), Duty::Go);
+    }
+
+    #[test]
     fn what_moves_earns_time() {
-        let (slow, trickling) = (Pace::new(), Pace::new());
+        let (slow, trickling) = (Pace::new(true), Pace::new(true));
         for pace in [&slow, &trickling] {
             drop(pace.request());
         }
@@ -186,7 +204,7 @@ mod tests {
     /// A body that is being read is the client's turn only while the mirror waits for its next piece.
     #[test]
     fn a_body_that_does_not_come_is_waited_for() {
-        let pace = Pace::new();
+        let pace = Pace::new(true);
         let working = pace.request();
         let waiting = pace.wait();
         assert!(!pace.works());
