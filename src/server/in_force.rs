@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::folder_watch::FolderWatch;
@@ -30,7 +30,7 @@ pub type Load = Box<dyn Fn(&Path) -> Result<Policy, String> + Send + Sync>;
 /// Where the policy comes from.
 pub struct PolicySource {
     folder: Option<Folder>,
-    current: Mutex<Current>,
+    current: RwLock<Current>,
 }
 
 /// A policy folder, and how it is read.
@@ -88,7 +88,7 @@ impl fmt::Debug for PolicySource {
 impl PolicySource {
     /// A policy that never changes.
     pub fn fixed(policy: Policy) -> Self {
-        Self { folder: None, current: Mutex::new(Current::first(policy, Mark::default())) }
+        Self { folder: None, current: RwLock::new(Current::first(policy, Mark::default())) }
     }
 
     /// The policy of a folder, read anew whenever a file in it changes.
@@ -125,7 +125,7 @@ impl PolicySource {
     }
 
     fn of(folder: Folder, current: Current) -> Self {
-        Self { folder: Some(folder), current: Mutex::new(current) }
+        Self { folder: Some(folder), current: RwLock::new(current) }
     }
 
     /// The policy as of now, if that can be told without a look into the folder. Does not block.
@@ -133,8 +133,8 @@ impl PolicySource {
     /// Where there was no folder and still is none, a look at its name is all that is needed: it lies beside the store, and that
     /// a name is not there is kept by the kernel.
     pub(super) fn unchanged(&self) -> Option<Arc<InForce>> {
-        // Who holds the lock may be reading the folder.
-        let current = self.current.try_lock().ok()?;
+        // Who writes may be reading the folder. Those that only look do not keep each other from it.
+        let current = self.current.try_read().ok()?;
         let quiet = || {
             let watch = current.watch.as_ref()?;
             (!current.mark.fresh && current.looked.elapsed() < TRUSTED && watch.is_quiet()).then_some(())
@@ -149,7 +149,7 @@ impl PolicySource {
     /// The policy as of now. Looks at the folder, so that an edit takes effect at the next request; an edit that cannot be
     /// used is logged once, and leaves the last good policy in force. Blocks.
     pub(super) fn in_force(&self) -> Arc<InForce> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(Folder { dir, load, optional }) = &self.folder {
             current.looked = Instant::now();
             // It begins before the look: what changes after that is told.
