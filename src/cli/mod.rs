@@ -350,13 +350,11 @@ impl Context {
 
 /// Which policy folder counts, beside the site's own: that of bundles may come, and go, while a server runs.
 fn policies_now(own: Option<PathBuf>, data: &Path) -> (Option<PathBuf>, PoliciesFrom) {
-    let of_bundles = || Some(data.join(BUNDLE_POLICIES)).filter(|dir| dir.is_dir());
+    let of_bundles = data.join(BUNDLE_POLICIES);
     match own {
         Some(own) => (Some(own), PoliciesFrom::Site),
-        None => match of_bundles() {
-            Some(dir) => (Some(dir), PoliciesFrom::Bundles),
-            None => (None, PoliciesFrom::Nowhere),
-        },
+        None if of_bundles.is_dir() => (Some(of_bundles), PoliciesFrom::Bundles),
+        None => (None, PoliciesFrom::Nowhere),
     }
 }
 
@@ -443,34 +441,32 @@ pub fn start(arguments: &[OsString], cli: Cli, cwd: PathBuf, console: Console) -
             return exit_code(&result);
         }
     };
-    if let Some(server) = &cli.server {
-        let remote = remote::check(&cli.command)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| remote::Remote::new(server, cli.token_file.as_deref(), &mut context));
-        let result = remote.and_then(|remote| {
-            context.remote = Some(Arc::new(remote));
-            run(cli.command, &mut context)
-        });
-        report(&result, &mut context.console);
-        return exit_code(&result);
-    }
-    if cli.token_file.is_some() {
-        let result = Err(Usage("--token-file is for --server, which is not given".to_owned()).into());
-        report(&result, &mut context.console);
-        return exit_code(&result);
-    }
-    let result = run(cli.command, &mut context);
+    let result = attach(&cli, &mut context).and_then(|()| run(cli.command, &mut context));
     let in_use = result.as_ref().is_err_and(|error| {
         error.chain().any(|cause| matches!(cause.downcast_ref(), Some(store::Error::InUse { .. })))
     });
     if in_use
         && !serves
+        && !context.is_remote()
         && let Some(code) = forward::forward(&context.data, arguments, cwd, &mut context.console)
     {
         return code;
     }
     report(&result, &mut context.console);
     exit_code(&result)
+}
+
+/// Has the command done by a mirror elsewhere, where the command line names one.
+fn attach(cli: &Cli, context: &mut Context) -> anyhow::Result<()> {
+    match (&cli.server, cli.token_file.as_deref()) {
+        (Some(server), token_file) => {
+            remote::check(&cli.command)?;
+            context.remote = Some(Arc::new(remote::Remote::new(server, token_file, context)?));
+            Ok(())
+        }
+        (None, Some(_)) => Err(Usage("--token-file is for --server, which is not given".to_owned()).into()),
+        (None, None) => Ok(()),
+    }
 }
 
 /// Prints the error of a command, where it has one.
@@ -490,16 +486,14 @@ fn exit_code(result: &anyhow::Result<Answer>) -> u8 {
         Ok(Answer::Yes) => 0,
         Ok(Answer::No) => 1,
         Err(error) if is_closed_pipe(error) => 0,
-        Err(error) if error.chain().any(<dyn std::error::Error + 'static>::is::<Usage>) => 2,
-        Err(error)
-            if error.chain().any(|cause| {
-                cause.downcast_ref::<remote::Problem>().is_some_and(remote::Problem::is_usage)
-            }) =>
-        {
-            2
-        }
+        Err(error) if error.chain().any(is_usage) => 2,
         Err(_) => 3,
     }
+}
+
+/// Whether another command line would do, as this machine or the mirror elsewhere says.
+fn is_usage(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<Usage>() || cause.downcast_ref().is_some_and(remote::Problem::is_usage)
 }
 
 /// A closed pipe is the reader's way to say that it has seen enough.
