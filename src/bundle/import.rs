@@ -271,19 +271,18 @@ fn take(store: &Store, wheel: &Packed, place: usize, folder: &Path) -> Result<()
 fn switch(store: &Store, manifest: &Manifest) -> Result<Option<SnapshotId>, Error> {
     let mut files = manifest.files.clone();
     files.sort();
+    let mut upstreams = Vec::new();
     for file in &files {
-        if !is_held(store, &file.sha256, &file.file)? {
+        let Some(row) = store.row_named(&file.sha256, &file.file)?.filter(|row| row.held) else {
             let delta = manifest.base.is_some();
             return Err(Error::Missing { file: file.file.clone(), sha256: file.sha256, delta });
-        }
+        };
+        upstreams.push(row.provenance.upstream);
     }
     // Where the other site took other bytes under a known name, they count here as well.
     let now = jiff::Timestamp::now().to_string();
-    for file in &files {
-        let upstream = store.row_named(&file.sha256, &file.file)?.map(|row| row.provenance.upstream);
-        if let Some(upstream) = upstream.filter(|upstream| upstream != LOCAL) {
-            store.replace(&upstream, &file.file, &file.sha256, &now)?;
-        }
+    for (file, upstream) in files.iter().zip(upstreams).filter(|(_, upstream)| upstream != LOCAL) {
+        store.replace(&upstream, &file.file, &file.sha256, &now)?;
     }
     let origin = Origin { site: manifest.site.clone(), snapshot: manifest.snapshot.clone() };
     let policy = manifest.policy.iter();

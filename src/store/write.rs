@@ -263,7 +263,7 @@ pub(super) fn taken_name(
     file: &str,
     sha256: &Sha256,
 ) -> Result<Option<Sha256>, Fault> {
-    let (mut others, mut own) = (Vec::new(), false);
+    let (mut other, mut own) = (None, false);
     catalogue.scan(&name_prefix(project, file), &mut |key, payload| {
         let named = parse_file_key(key, &project_prefix(project));
         let (_, found) = named.ok_or_else(|| super::strange(key))?;
@@ -271,11 +271,11 @@ pub(super) fn taken_name(
         if light.held && found == *sha256 {
             own = true;
         } else if light.held {
-            others.push(found);
+            other.get_or_insert(found);
         }
         Ok(())
     })?;
-    Ok(if own { None } else { others.first().copied() })
+    Ok(other.filter(|_| !own))
 }
 
 /// The right to have the bytes of a digest come and go.
