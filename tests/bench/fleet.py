@@ -14,13 +14,13 @@ Wrong is: a page that lists a file which it should not, or lacks one that any se
 and just after: that it had before); a wheel with other bytes; a refusal or a failed pip where nothing is down; a page at hand that is not
 served while the database or the bucket is away; a file that is lost at the end. Exit code 1 then.
 """
-import argparse, hashlib, http.client, http.server, json, os, pathlib, random, re, shutil, signal, statistics, subprocess, sys, tempfile, threading
+import argparse, hashlib, http.client, json, os, pathlib, random, re, shutil, signal, statistics, subprocess, sys, tempfile, threading
 import time, urllib.parse
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/bench/peers"), str(ROOT / "tests/support")]
-import lib, mkwheel
+import lib, mkwheel, upstream
 
 DEVICE = "orin-jp6.2"
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -137,32 +137,13 @@ class Fleet:
         return Part("nginx", [nginx, "-p", folder, "-e", "stderr", "-c", "nginx.conf"], self.path("nginx.log"), ready=answers(self.port)).start()
 
     def serve_upstream(self):
-        fleet = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                name, kind = self.path.rsplit("/", 1)[-1], "text/html"
-                if self.path.startswith("/simple/"):
-                    project = self.path.split("/")[2]
-                    with fleet.lock:
-                        rows = list(fleet.published.get(project, {}).items())
-                    body = "".join('<a href="../../f/%s#sha256=%s">%s</a>' % (w, digest, w) for w, digest in rows).encode()
-                else:
-                    body, kind = pathlib.Path(fleet.wheels, name).read_bytes(), "application/octet-stream"
-                self.send_response(200)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.handle_error = lambda *_: None               # whoever was killed leaves in the middle of an answer
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return "http://127.0.0.1:%d/simple/" % server.server_address[1]
+        def answer(path):
+            if path.startswith("/simple/"):
+                with self.lock:
+                    rows = list(self.published.get(path.split("/")[2], {}).items())
+                return "text/html", upstream.page(rows)
+            return "application/octet-stream", pathlib.Path(self.wheels, path.rsplit("/", 1)[-1]).read_bytes()
+        return upstream.serve(answer)
 
     def sql(self, statement, check=True):
         ended = subprocess.run([self.psql, "-X", "-A", "-t", "-q", "-c", statement, "postgres://jetwheel@127.0.0.1:%d/postgres" % self.pg_port],

@@ -9,13 +9,13 @@ synced from an upstream on the loopback, frozen, and gc runs. The mirror's memor
 wrong, the log tells of a defect, a command failed, or memory grew. Latencies hold a busy client and a busy machine as well. The figures go
 to target/bench/soak.json.
 """
-import argparse, asyncio, functools, gzip, hashlib, http.server, json, multiprocessing, os, pathlib, random, re, signal, socket, statistics, struct
+import argparse, asyncio, functools, gzip, hashlib, json, multiprocessing, os, pathlib, random, re, signal, socket, statistics, struct
 import subprocess, sys, tempfile, threading, time
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/bench/peers"))
-import corpus, lib
+import corpus, lib, upstream
 
 DEVICE = "orin-jp6.2"
 KINDS = [("page", 40), ("range", 20), ("whole", 15), ("slow", 10), ("broken", 10), ("garbage", 5)]
@@ -172,32 +172,15 @@ def clients(port, truth, end, kinds, seed, queue):
     queue.put(tally)
 
 
-def upstream(folder):
+def serve_upstream(folder):
     """A simple index with one project, whose releases are the wheels in a folder."""
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self):
-            name = self.path.rsplit("/", 1)[-1]
-            wheels = sorted(os.listdir(folder))
-            if name in wheels:
-                body, kind = pathlib.Path(folder, name).read_bytes(), "application/octet-stream"
-            elif self.path == "/simple/moving/":
-                row = lambda w: '<a href="../../f/%s#sha256=%s">%s</a>' % (w, hashlib.sha256(pathlib.Path(folder, w).read_bytes()).hexdigest(), w)
-                body, kind = ("<html><body>%s</body></html>" % "".join(map(row, wheels))).encode(), "text/html"
-            else:
-                body, kind = b"", None
-            self.send_response(200 if kind else 404)
-            self.send_header("Content-Type", kind or "text/plain")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return "http://127.0.0.1:%d/simple/" % server.server_address[1]
+    def answer(path):
+        wheels = {file: pathlib.Path(folder, file) for file in sorted(os.listdir(folder))}
+        if path == "/simple/moving/":
+            return "text/html", upstream.page((file, hashlib.sha256(wheel.read_bytes()).hexdigest()) for file, wheel in wheels.items())
+        wheel = wheels.get(path.rsplit("/", 1)[-1])
+        return wheel and ("application/octet-stream", wheel.read_bytes())
+    return upstream.serve(answer)
 
 
 def beside(o, data, releases, index, end, told):
@@ -267,7 +250,7 @@ def soak(o, server, truth, data, releases, log):
     for process in running:
         process.start()
     told = {"commands": 0, "failed": []}
-    other = threading.Thread(target=beside, args=(o, data, releases, upstream(releases), end, told), daemon=True)
+    other = threading.Thread(target=beside, args=(o, data, releases, serve_upstream(releases), end, told), daemon=True)
     other.start()
     memory = []
     while time.time() < end and server.poll() is None:
