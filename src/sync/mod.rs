@@ -2,7 +2,7 @@
 //!
 //! With dependencies, a device's requirements are resolved as its pip would (`set`): over index pages, the metadata beside the
 //! wheels or at their end, and known facts. What is chosen and has not been inspected is fetched, smallest first, until a set
-//! holds. Without them, for each project the pages of its upstream and the rows of the store become candidates; `plan` says
+//! holds. Without them (`single`), for each project the pages of its upstream and the rows of the store become candidates; `plan` says
 //! for each device and requirement which are taken, and which have to be fetched before more can be said, until it asks for
 //! nothing more. Facts are kept whatever they say, bytes where a device of the pass takes them. A crash at any moment leaves
 //! facts and files that the next pass does not fetch again.
@@ -18,6 +18,7 @@ mod requirements;
 mod set;
 mod shelf;
 mod shipped;
+mod single;
 pub(crate) mod take;
 mod view;
 

@@ -399,13 +399,8 @@ impl Sets {
                 }
             };
             // A file that the store lost and no upstream lists any more cannot be had.
-            let taken = taken.unwrap_or_else(|| Taken::without_download(Knowledge::Unreachable));
-            report.incidents.extend(taken.incidents);
-            report.unreachable.extend(taken.unreachable);
-            if let Some(bytes) = taken.bytes {
-                report.downloads = report.downloads.saturating_add(1);
-                report.bytes = report.bytes.saturating_add(bytes);
-            }
+            let mut taken = taken.unwrap_or_else(|| Taken::without_download(Knowledge::Unreachable));
+            taken.tell(report);
             if let Some(pending) = taken.pending {
                 self.pending.insert(pending.facts.sha256, pending);
             }

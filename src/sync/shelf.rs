@@ -9,7 +9,7 @@ use super::gather::{Gathered, Origin, gather};
 use super::owner::{Owned, Standing, owner};
 use super::pages::Pages;
 use super::plan::Candidate;
-use super::report::Event;
+use super::report::{Event, Report, Shadowed};
 use super::take::{Taker, chain};
 use super::{Error, Progress};
 use crate::policy::DeviceProfile;
@@ -138,6 +138,42 @@ impl Shelf {
             owner.is_some_and(|order| candidate.upstreams.contains(&order))
         });
         offered.map(|(index, _)| index).collect()
+    }
+
+    /// Writes what looking a project up told into the report.
+    pub(super) fn tell(
+        &self,
+        project: &ProjectName,
+        entry: &Entry,
+        devices: &[DeviceProfile],
+        report: &mut Report,
+    ) {
+        let gathered = entry.gathered();
+        report.unreachable.extend(entry.unreachable.iter().cloned());
+        report.incidents.extend(gathered.incidents.iter().cloned());
+        report.gone.extend(gathered.gone.iter().cloned());
+        for (reason, number) in &gathered.skipped {
+            report.count(reason.clone(), *number);
+        }
+        for device in devices {
+            let owned = self.owned(project, &gathered, &self.pages.serving(device));
+            let from = owned.owner.map(|order| self.pages.name(order).to_owned());
+            for order in owned.shadowed {
+                let upstream = self.pages.name(order);
+                let same = |row: &&mut Shadowed| {
+                    row.project == *project && row.owner == from && row.upstream == upstream
+                };
+                match report.shadowed.iter_mut().find(same) {
+                    Some(row) => row.devices.push(device.id.clone()),
+                    None => report.shadowed.push(Shadowed {
+                        project: project.clone(),
+                        owner: from.clone(),
+                        upstream: upstream.to_owned(),
+                        devices: vec![device.id.clone()],
+                    }),
+                }
+            }
+        }
     }
 
     /// What a candidate says of itself, read without the wheel at the first call.

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::gather::{Origin, facts_of_damaged, note, provenance};
 use super::plan::{Candidate, Knowledge};
-use super::report::Event;
+use super::report::{Event, Report};
 use super::{Error, Listener, Means, Progress};
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Reason};
@@ -103,6 +103,16 @@ pub(crate) struct Taken {
 impl Taken {
     pub(crate) fn without_download(knowledge: Knowledge) -> Self {
         Self { pending: None, knowledge, incidents: Vec::new(), unreachable: None, bytes: None }
+    }
+
+    /// Moves what happened into the report of a pass.
+    pub(super) fn tell(&mut self, report: &mut Report) {
+        report.incidents.append(&mut self.incidents);
+        report.unreachable.extend(self.unreachable.take());
+        if let Some(bytes) = self.bytes.take() {
+            report.downloads = report.downloads.saturating_add(1);
+            report.bytes = report.bytes.saturating_add(bytes);
+        }
     }
 }
 
