@@ -28,7 +28,9 @@ pub(super) struct Singles {
     pub(super) devices: Arc<Vec<DeviceProfile>>,
     /// Ids of the devices whose pass is over before it begins.
     pub(super) stopped: BTreeSet<String>,
+    /// How many versions are kept of each requirement.
     pub(super) keep: usize,
+    /// After how many refused wheels a search ends.
     pub(super) tries: Option<usize>,
     pub(super) dry_run: bool,
 }
