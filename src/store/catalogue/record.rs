@@ -13,6 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Fault;
 use crate::digest::{Hasher, Sha256};
 use crate::wheel::ProjectName;
 
@@ -166,6 +167,19 @@ fn check(key: &[u8], payload: &[u8]) -> [u8; CHECK] {
         *byte = digest;
     }
     check
+}
+
+/// The value of a record, which the catalogue's own checksum vouches for.
+pub(in crate::store) fn parse_payload<T: serde::de::DeserializeOwned>(
+    key: &[u8],
+    payload: &[u8],
+) -> Result<T, Fault> {
+    serde_json::from_slice(payload).map_err(|_| strange(key))
+}
+
+/// The fault of a record that does not read.
+pub(in crate::store) fn strange(key: &[u8]) -> Fault {
+    Fault::Damaged(format!("record {} does not read as what it should be", key.escape_ascii()))
 }
 
 #[cfg(test)]
