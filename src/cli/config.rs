@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::sync::parse_size;
+use super::input::parse_size;
 use super::{Usage, pull};
 use crate::access::{Reading, Rules};
 use crate::server::{ClientLimits, Rate};

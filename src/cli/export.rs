@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::closure::{Closure, Sources};
 use super::console::{counted, in_units};
+use super::input::{parse_size, read_text};
 use super::resolve::Wish;
-use super::sync::{parse_size, read_text};
 use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::bundle::{self, Exported, Manifest, Packed, Receipt, SecretKey, Text};
 use crate::policy::{DeviceProfile, Policy, judge};

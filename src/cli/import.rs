@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use super::console::{counted, in_units};
-use super::{Answer, Context, Format, PoliciesFrom};
+use super::policies::{BUNDLE_POLICIES, PoliciesFrom};
+use super::{Answer, Context, Format};
 use crate::bundle::{self, Imported, Manifest, Means, PublicKey, Text, Trust};
 use crate::policy::{Advisory, Policy};
 
@@ -149,7 +150,7 @@ fn as_toml(advisory: &Advisory) -> io::Result<String> {
 
 /// Puts a bundle's policy in the place of that of the bundle before, in one step.
 fn put_policy(data: &Path, texts: &[Text]) -> io::Result<()> {
-    let (folder, new) = (data.join(super::BUNDLE_POLICIES), data.join("policies.new"));
+    let (folder, new) = (data.join(BUNDLE_POLICIES), data.join("policies.new"));
     if texts.is_empty() && !folder.is_dir() {
         return Ok(());
     }

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 
-use super::sync::{named_upstream, network_options, own_urls, parse_size, read_index};
+use super::input::parse_size;
+use super::upstreams::{named_upstream, network_options, own_urls, read_index};
 use super::{Context, Usage};
 use crate::pull::{Options, Pull};
 use crate::store::Store;

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::{Command, Context, Usage, sync};
+use super::{Command, Context, Usage, upstreams};
 use crate::server::api::Wrong;
 use crate::server::path::ESCAPED;
 use crate::upstream::Client;
@@ -135,7 +135,7 @@ impl Remote {
         token_file: Option<&Path>,
         context: &mut Context,
     ) -> anyhow::Result<Self> {
-        let mut options = sync::network_options(context)?;
+        let mut options = upstreams::network_options(context)?;
         let bad = |why: &str| {
             Usage(format!("--server is no URL of a mirror such as https://mirror.example/: {why}"))
         };

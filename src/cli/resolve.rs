@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 
 use super::console::{counted, in_units};
-use super::{Answer, Context, Format, Usage, snapshot};
+use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::policy::DeviceProfile;
 use crate::resolve::{
     Failure, Line, Lock, LockError, Request, Resolution, Target, json, pylock, read_requirements,
@@ -68,10 +68,7 @@ enum Output {
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let policy = context.policy()?;
     let (id, selector) = snapshot::split(&arguments.device);
-    let Some(device) = policy.device(id) else {
-        let nearest = policy.nearest(id).join(", ");
-        return Err(Usage(format!("no device profile {id:?}; nearest known: {nearest}")).into());
-    };
+    let device = devices::find(&policy, id)?;
     let output = arguments.output.or((context.format == Format::Json).then_some(Output::Json));
     let wish = Wish {
         wanted: &arguments.wanted,

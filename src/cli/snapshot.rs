@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::console::{counted, in_units};
 use super::remote::{Problem, segment, wrong};
-use super::{Answer, Context, Format};
+use super::{Answer, Context, Format, policies};
 use crate::server::api::snapshots::{self, ChangedVerdict, Diff, List, Listed, Moved};
 use crate::server::api::{Wrong, evidence};
 use crate::server::view::{LIVE, Scope};
@@ -156,7 +156,7 @@ pub(super) fn new(reason: &str, context: &Context) -> anyhow::Result<NewSnapshot
 /// The files of the site's policy.
 pub(super) fn policy_files(context: &Context) -> anyhow::Result<Vec<PolicyFile>> {
     let files = match context.policies() {
-        Some(dir) => super::read_policy(dir)?,
+        Some(dir) => policies::read(dir)?,
         None => Vec::new(),
     };
     Ok(files.into_iter().map(|(name, text)| PolicyFile { name, text }).collect())

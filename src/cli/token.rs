@@ -6,8 +6,9 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::input::parse_delay;
 use super::remote::{Problem, segment, wrong};
-use super::{Answer, Context, Format, Usage, gc::parse_delay};
+use super::{Answer, Context, Format, Usage};
 use crate::access::Scope;
 use crate::server::api::Wrong;
 use crate::server::api::tokens::{self, Asked, Revoked, Told};

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use super::network_options;
+use crate::cli::upstreams::network_options;
 use crate::cli::{Context, Usage};
 use crate::store::Row;
 use crate::upstream::{Client, Progress, Wanted, fetch};

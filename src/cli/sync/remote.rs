@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{Arguments, read_requirements};
+use super::Arguments;
+use super::asked::read_requirements;
 use crate::cli::remote::{Remote, segment};
 use crate::cli::{Answer, Context, Format, Usage};
 use crate::server::SyncOrder;
