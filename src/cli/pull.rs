@@ -11,6 +11,7 @@ use serde::de::{MapAccess, Visitor};
 use super::input::parse_size;
 use super::upstreams::{named_upstream, network_options, own_urls, read_index};
 use super::{Context, Usage};
+use crate::causes::with_causes;
 use crate::pull::{Options, Pull};
 use crate::store::Store;
 use crate::upstream::{Client, Options as Network, Upstream};
@@ -139,8 +140,7 @@ pub(super) fn prepare(asked: Asked<'_>, context: &mut Context) -> anyhow::Result
         retries: 0,
         ..network.clone()
     };
-    let client =
-        |options| Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))));
+    let client = |options| Client::new(options).map_err(|error| Usage(with_causes(&error)));
     Ok(Some(Prepared {
         upstreams,
         clients: (client(network)?, client(hasty)?),

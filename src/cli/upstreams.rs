@@ -7,6 +7,7 @@ use url::Url;
 
 use super::input::read_text;
 use super::{Context, Usage};
+use crate::causes::with_causes;
 use crate::upstream::{Index, Options, Upstream};
 
 /// The built-in upstreams with those of the site over them.
@@ -70,13 +71,13 @@ pub(super) fn network_options(context: &mut Context) -> anyhow::Result<Options> 
         options
             .credentials
             .add_netrc(&file)
-            .map_err(|error| Usage(format!("NETRC: {:#}", anyhow::Error::new(error))))?;
+            .map_err(|error| Usage(format!("NETRC: {}", with_causes(&error))))?;
     } else if let Some(file) =
         std::env::home_dir().map(|home| home.join(".netrc")).filter(|file| file.is_file())
         && let Err(error) = options.credentials.add_netrc(&file)
     {
         // Nobody asked for that file here, so that it is in disorder stops nothing.
-        context.console.say(format_args!("note: {:#}; it is not used", anyhow::Error::new(error)))?;
+        context.console.say(format_args!("note: {}; it is not used", with_causes(&error)))?;
     }
     Ok(options)
 }

@@ -10,6 +10,7 @@ use super::id::RequestId;
 use super::pull::{Failure, FailureKind};
 use super::reply::Reply;
 use crate::access::Denied;
+use crate::causes::with_causes;
 use crate::policy::{Judgement, Reason, Verdict, code_name};
 use crate::store;
 use crate::wheel::ProjectName;
@@ -307,20 +308,13 @@ impl Refusal {
 
     /// Writes what the client is not told to the log.
     pub(super) fn log(&self, id: &RequestId) {
-        let causes = |error: &dyn std::error::Error| {
-            let mut text = error.to_string();
-            let mut source = error.source();
-            while let Some(cause) = source {
-                let _infallible = write!(text, ": {cause}");
-                source = cause.source();
-            }
-            text
-        };
         match self {
             Self::Store(error) => {
-                tracing::error!(error = causes(error), request_id = %id, "the store failed");
+                tracing::error!(error = with_causes(error), request_id = %id, "the store failed");
             }
-            Self::Io(error) => tracing::error!(error = causes(error), request_id = %id, "the disk failed"),
+            Self::Io(error) => {
+                tracing::error!(error = with_causes(error), request_id = %id, "the disk failed")
+            }
             Self::Defect(why) => {
                 tracing::error!(error = why.as_str(), request_id = %id, "a request could not be answered");
             }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::report::Event;
-use super::take::chain;
+use crate::causes::with_causes;
 use crate::policy::DeviceProfile;
 use crate::upstream::{Listing, Source};
 use crate::wheel::ProjectName;
@@ -59,7 +59,7 @@ impl Pages {
                 kind: "page",
                 upstream: source.upstream.name.clone(),
                 name: project.to_string(),
-                text: chain(&error),
+                text: with_causes(&error),
             }))
         });
         Arc::clone(answer.await)

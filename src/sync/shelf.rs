@@ -10,8 +10,9 @@ use super::owner::{Owned, Standing, owner};
 use super::pages::Pages;
 use super::plan::Candidate;
 use super::report::{Event, Report, Shadowed};
-use super::take::{Taker, chain};
+use super::take::Taker;
 use super::{Error, Progress};
+use crate::causes::with_causes;
 use crate::policy::DeviceProfile;
 use crate::resolve;
 use crate::upstream::{MetadataSource, fetch_metadata, fetch_metadata_inside};
@@ -216,7 +217,7 @@ impl Shelf {
             Ok(None) => return Declared::Hidden,
             Err(error) if error.is_lie() => {
                 // Inspecting the wheel will say what is wrong with it.
-                tracing::info!(file = candidate.name.text, "{}", chain(&error));
+                tracing::info!(file = candidate.name.text, "{}", with_causes(&error));
                 return Declared::Hidden;
             }
             Err(error) => {
@@ -224,7 +225,7 @@ impl Shelf {
                     kind: "file",
                     upstream: origin.upstream.clone(),
                     name: candidate.name.text.clone(),
-                    text: chain(&error),
+                    text: with_causes(&error),
                 });
             }
         };
@@ -261,5 +262,5 @@ pub(super) fn parse(
 ) -> Result<Arc<resolve::Metadata>, String> {
     resolve::Metadata::parse(requires_dist, requires_python, provides_extra)
         .map(Arc::new)
-        .map_err(|error| chain(&error))
+        .map_err(|error| with_causes(&error))
 }

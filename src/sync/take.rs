@@ -11,6 +11,7 @@ use super::gather::{Origin, facts_of_damaged, note, provenance};
 use super::plan::{Candidate, Knowledge};
 use super::report::{Event, Report};
 use super::{Error, Listener, Means, Progress};
+use crate::causes::with_causes;
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Reason};
 use crate::simple::CoreMetadata;
@@ -235,7 +236,7 @@ impl Taker {
         origin: &Origin,
         error: upstream::Error,
     ) -> Result<Taken, Error> {
-        let text = chain(&error);
+        let text = with_causes(&error);
         let event = |kind| Event {
             kind,
             upstream: origin.upstream.clone(),
@@ -427,23 +428,8 @@ fn inspect(
             Err(Error::Fetch(upstream::Error::Io { path: spool.path().to_owned(), source }))
         }
         Err(error) => {
-            let facts = facts_of_damaged(name, fetched.sha256, fetched.size, chain(&error));
+            let facts = facts_of_damaged(name, fetched.sha256, fetched.size, with_causes(&error));
             Ok(Inspection { facts, metadata: Vec::new() })
         }
     }
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.ends_with(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -10,6 +10,7 @@ use super::Error;
 use super::plan::Knowledge;
 use super::report::Event;
 use super::shelf::{Declared, Shelf, parse};
+use crate::causes::with_causes;
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Reason};
 use crate::resolve::closure::Abi;
@@ -130,7 +131,7 @@ pub(super) fn solve(
             Found::Set(picks, notes)
         }
         Err(Failure::Unsatisfiable(explanation)) => Found::None(explanation),
-        Err(Failure::Request(error)) => Found::Refused(super::take::chain(&error)),
+        Err(Failure::Request(error)) => Found::Refused(with_causes(&error)),
         Err(Failure::Limit(limit)) => Found::Refused(limit.to_string()),
         Err(Failure::Index(LookupError::Pass(error))) => return Err(error),
         Err(Failure::Index(LookupError::Unreached(event))) => Found::Unreached(event),

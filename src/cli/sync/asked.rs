@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use super::{Arguments, runtime};
+use crate::causes::with_causes;
 use crate::cli::input::read_text;
 use crate::cli::upstreams::{named_upstream, network_options, own_urls, read_index};
 use crate::cli::{Context, Usage, devices};
@@ -37,8 +38,7 @@ impl Asked {
         let mut options = network_options(context)?;
         let upstreams = choose_upstreams(arguments, &index, &devices, &mut options.credentials)?;
         options.own = Some(own_urls(upstreams.iter().map(|(upstream, _)| &upstream.url)));
-        let client =
-            Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
+        let client = Client::new(options).map_err(|error| Usage(with_causes(&error)))?;
         let cache = context.data.join("cache").join("pages");
         let sources: Vec<(Source, Vec<String>)> = upstreams
             .into_iter()
@@ -73,7 +73,7 @@ pub(super) fn read_requirements(
     arguments: &Arguments,
     context: &mut Context,
 ) -> anyhow::Result<Vec<Requirement>> {
-    let wrong = |error: sync::RequirementError| Usage(format!("{:#}", anyhow::Error::new(error)));
+    let wrong = |error: sync::RequirementError| Usage(with_causes(&error));
     let mut requirements = Vec::new();
     for text in &arguments.requirements {
         requirements.push(Requirement::parse(text).map_err(wrong)?);

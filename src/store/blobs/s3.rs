@@ -26,6 +26,7 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore as _, ObjectSto
 use tokio::sync::mpsc;
 
 use super::{Found, Part};
+use crate::causes::with_causes;
 use crate::digest::Sha256;
 use crate::store::Error;
 use crate::store::bridge::Bridge;
@@ -308,18 +309,4 @@ fn state(object: &ObjectMeta) -> Found {
     let tag = u64::from_be_bytes(*tag.0.first_chunk().expect("a digest has 32 bytes"));
     let stamp = Stamp { changed_ns: 0, len: object.size, inode: tag };
     Found { stamp, modified: Some(SystemTime::from(object.last_modified)) }
-}
-
-/// An error with all that lies below it.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut below = error.source();
-    while let Some(cause) = below {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        below = cause.source();
-    }
-    text
 }

@@ -16,6 +16,7 @@ use tokio_postgres::types::ToSql;
 use super::bridge::Bridge;
 use super::catalogue::Fault;
 use super::{Error, locked};
+use crate::causes::with_causes;
 use crate::digest::Sha256;
 
 mod connect;
@@ -23,7 +24,7 @@ mod schema;
 mod watch;
 
 pub use connect::Postgres;
-use connect::{CONNECT_TIMEOUT, Way, with_causes};
+use connect::{CONNECT_TIMEOUT, Way};
 pub(super) use watch::{News, NotesRows};
 
 /// The most connections of one process. PostgreSQL allows 100 in all unless it is told otherwise.

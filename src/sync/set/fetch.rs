@@ -9,10 +9,11 @@ use futures_util::stream;
 
 use super::Sets;
 use super::goal::{Goal, Outcome};
+use crate::causes::with_causes;
 use crate::sync::Error;
 use crate::sync::plan::Knowledge;
 use crate::sync::report::Report;
-use crate::sync::take::{Keeping, Taken, chain};
+use crate::sync::take::{Keeping, Taken};
 use crate::sync::view::Place;
 use crate::wheel::Facts;
 
@@ -128,7 +129,7 @@ impl Sets {
     pub(super) async fn broken_off(&mut self, goals: &[Goal], error: Error) -> Error {
         for goal in goals {
             if let Err(second) = self.put(goal).await {
-                tracing::warn!("not all that was fetched could be kept: {}", chain(&second));
+                tracing::warn!("not all that was fetched could be kept: {}", with_causes(&second));
                 break;
             }
         }
