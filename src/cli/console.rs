@@ -4,13 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
-use bytesize::ByteSize;
 use serde::Serialize;
-
-/// A size in decimal units: `542.9 MB`.
-pub(super) fn in_units(bytes: u64) -> String {
-    ByteSize::b(bytes).display().si().to_string()
-}
 
 /// So many of a noun whose plural ends in s: `1 wheel`, `2 wheels`.
 pub(super) fn counted<N: Copy + fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::console::{counted, in_units};
+use super::console::counted;
 use super::input::parse_delay;
 use super::{Answer, Context, Format};
+use crate::wheel::Size;
 
 /// Arguments of `jetwheel gc`.
 #[derive(Debug, clap::Args)]
@@ -49,7 +50,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         "{}, {} ({}) {done}; younger than the delay: {}\n",
         counted(sweep.snapshots.len(), "snapshot"),
         counted(sweep.blobs, "blob"),
-        in_units(sweep.bytes),
+        Size(sweep.bytes),
         counted(sweep.younger, "blob")
     ))?;
     Ok(Answer::Yes)

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::console::{counted, in_units};
+use super::console::counted;
 use super::policies::{BUNDLE_POLICIES, PoliciesFrom};
 use super::{Answer, Context, Format};
 use crate::bundle::{self, Imported, Manifest, Means, PublicKey, Text, Trust};
 use crate::policy::{Advisory, Policy};
+use crate::wheel::Size;
 
 /// Policy file with those advisories of a bundle that its own policy files do not hold.
 const SENT_ADVISORIES: &str = "advisories/of-the-sender.toml";
@@ -103,7 +104,7 @@ fn print(imported: &Imported, context: &mut Context) -> anyhow::Result<()> {
     console.print(format_args!(
         "{} taken in ({}), {} known, for {}\n",
         counted(imported.taken, "wheel"),
-        in_units(imported.bytes),
+        Size(imported.bytes),
         imported.known,
         imported.devices.join(", ")
     ))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::ValueEnum;
 
-use super::console::{counted, in_units};
+use super::console::counted;
 use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::policy::DeviceProfile;
 use crate::resolve::{
@@ -14,6 +14,7 @@ use crate::resolve::{
 };
 use crate::server::in_force::InForce;
 use crate::server::verdicts::{Terms, Verdicts};
+use crate::wheel::Size;
 
 /// How deep requirements files may name each other.
 const DEEPEST_FILES: usize = 16;
@@ -177,7 +178,7 @@ fn print(
                     "{:name$}  {:version$}  {}\n",
                     candidate.project,
                     candidate.version_text,
-                    in_units(candidate.size.unwrap_or_default()),
+                    Size(candidate.size.unwrap_or_default()),
                 ))?;
             }
             let total = packages.iter().filter_map(|package| package.candidate.size).sum();
@@ -185,7 +186,7 @@ fn print(
                 "{} for {}, {}\n",
                 counted(packages.len(), "wheel"),
                 device.id,
-                in_units(total)
+                Size(total)
             ))?;
         }
     }

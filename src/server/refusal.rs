@@ -13,7 +13,7 @@ use crate::access::Denied;
 use crate::causes::with_causes;
 use crate::policy::{Judgement, Reason, Verdict, code_name};
 use crate::store;
-use crate::wheel::ProjectName;
+use crate::wheel::{ProjectName, Size};
 
 /// The longest reason phrase, in bytes. pip prints it whole, in one line with the URL; some proxies cut a status line at 1 KiB.
 const LONGEST_PHRASE: usize = 240;
@@ -128,7 +128,7 @@ pub(super) enum Refusal {
         why: String,
     },
     /// An upload above the limit.
-    #[error("the upload is larger than {limit} bytes, the most that this mirror takes")]
+    #[error("the upload is larger than {}, the most that this mirror takes", Size(*.limit))]
     UploadTooLarge {
         /// The limit in bytes.
         limit: u64,
@@ -137,7 +137,7 @@ pub(super) enum Refusal {
     #[error("the body has to be application/json, and is {0:?}")]
     NotJson(String),
     /// A body above the limit.
-    #[error("the body is larger than {limit} bytes")]
+    #[error("the body is larger than {}", Size(*.limit as u64))]
     TooLarge {
         /// The limit in bytes.
         limit: usize,

@@ -36,6 +36,7 @@ pub use requirements::{Requirement, RequirementError, RequirementsFile, read_req
 use crate::policy::{DeviceProfile, Policy};
 use crate::store::{self, Store};
 use crate::upstream::{self, Client, Source};
+use crate::wheel::Size;
 
 /// What a pass shall do.
 #[derive(Debug)]
@@ -126,7 +127,7 @@ pub enum Error {
     Fetch(#[source] upstream::Error),
     /// The disk is full.
     #[error(
-        "no space on the disk: {files} files of {bytes} bytes are still to be fetched; those that were fetched whole are kept"
+        "no space on the disk: wheels still to be fetched: {files} ({}); those that were fetched whole are kept", Size(*.bytes)
     )]
     Full {
         /// How many files are left of what is wanted, as far as that is known.

@@ -6,7 +6,6 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use super::console::counted;
-use super::input::parse_size;
 use super::{Answer, Context, Format};
 use crate::store::Watched;
 use crate::sync::{self, Listener, Means, Outcome, Progress, Report, Request};
@@ -20,6 +19,7 @@ mod text;
 
 pub(super) use refetch::refetch;
 
+use crate::wheel::Size;
 use asked::Asked;
 
 const EXAMPLES: &str = "\
@@ -71,8 +71,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tries: Option<u32>,
     /// Most bytes to download in this pass: 500MB, 20GB
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    max_size: Option<u64>,
+    #[arg(long, value_name = "SIZE")]
+    max_size: Option<Size>,
     /// Wheels to fetch at the same time
     #[arg(long, default_value_t = remote::JOBS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
@@ -121,7 +121,7 @@ fn do_pass(arguments: &Arguments, asked: Asked, context: &mut Context) -> anyhow
         sources,
         keep: count(arguments.keep),
         tries: arguments.tries.map(count),
-        most_bytes: arguments.max_size,
+        most_bytes: arguments.max_size.map(|size| size.0),
         jobs: count(arguments.jobs),
         dry_run: arguments.dry_run,
         // Of all projects no set is asked for.

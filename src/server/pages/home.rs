@@ -13,6 +13,7 @@ use crate::access::Scope;
 use crate::policy::DeviceProfile;
 use crate::server::refusal::Refusal;
 use crate::store::{AuditEntry, Incident, Pass};
+use crate::wheel::Size;
 
 /// How many changes, and how many incidents, are shown.
 const MOST_CHANGES: usize = 10;
@@ -235,9 +236,9 @@ fn render(desk: &Desk<'_>, overview: &Overview) -> Markup {
                 }
             }
             dt { "Held" } dd {
-                (held.wheels) " wheels of " a href={ (root) "projects/" } { (held.projects) " projects" } ", " (layout::size(held.bytes))
+                (held.wheels) " wheels of " a href={ (root) "projects/" } { (held.projects) " projects" } ", " (Size(held.bytes))
             }
-            dt { "Free on the disk" } dd { (layout::size(*free_bytes)) }
+            dt { "Free on the disk" } dd { (Size(*free_bytes)) }
             @for line in channels {
                 dt { "Channel " (line.channel) }
                 dd { a href={ (root) "snapshots/" (line.snapshot) } { (line.snapshot) } ", since " (layout::time(&line.moved)) }

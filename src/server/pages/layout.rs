@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use bytesize::ByteSize;
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
@@ -112,11 +111,6 @@ pub(super) fn wheel_path(sha256: &impl std::fmt::Display, file: &str) -> String 
     format!("wheels/{sha256}/{}", segment(file))
 }
 
-/// A size as people read it: `542.9 MB`.
-pub(super) fn size(bytes: u64) -> String {
-    ByteSize::b(bytes).display().si().to_string()
-}
-
 /// A time with how long ago it was.
 pub(super) fn time(text: &str) -> Markup {
     let age = text.parse::<Timestamp>().ok().map(|at| seconds_since(at, Timestamp::now()));
@@ -146,8 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_sizes_spans_and_segments() {
-        assert_eq!([size(999), size(1500), size(2_345_000_000)], ["999 B", "1.5 kB", "2.3 GB"]);
+    fn writes_spans_and_segments() {
         assert_eq!(
             [span(1), span(119), span(7200), span(999_999)],
             ["1 second", "1 minute", "2 hours", "11 days"]
