@@ -2,7 +2,7 @@
 //!
 //! The modules in reading order, from the bottom up:
 //!
-//! - `causes`: an error and what lies below it, on one line.
+//! - `wording`: how messages are worded.
 //! - [`digest`]: SHA-256 as a type, and a reader that hashes what passes through.
 //! - [`fatbin`]: which GPU code a file holds; a scanner fed with chunks, front to back, in flat memory.
 //! - [`wheel`]: what a wheel contains, whatever the device ([`wheel::Facts`]).
@@ -19,7 +19,6 @@
 
 pub mod access;
 pub mod bundle;
-mod causes;
 pub mod cli;
 pub mod digest;
 pub mod fatbin;
@@ -32,3 +31,4 @@ pub mod store;
 pub mod sync;
 pub mod upstream;
 pub mod wheel;
+mod wording;

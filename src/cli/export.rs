@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::closure::{Closure, Sources};
-use super::console::counted;
 use super::input::read_text;
 use super::resolve::Wish;
 use super::{Answer, Context, Format, Usage, devices, snapshot};
@@ -14,6 +13,7 @@ use crate::policy::{DeviceProfile, Policy, judge};
 use crate::server::view::Scope;
 use crate::store::{PolicyFile, SnapshotFile, SnapshotId, Store};
 use crate::wheel::Size;
+use crate::wording::counted;
 
 /// Where the password of a key is taken from, if it has one.
 const PASSWORD: &str = "JETWHEEL_KEY_PASSWORD";

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::console::counted;
 use super::input::parse_delay;
 use super::{Answer, Context, Format};
 use crate::wheel::Size;
+use crate::wording::counted;
 
 /// Arguments of `jetwheel gc`.
 #[derive(Debug, clap::Args)]

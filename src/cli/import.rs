@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::console::counted;
 use super::policies::{BUNDLE_POLICIES, PoliciesFrom};
 use super::{Answer, Context, Format};
 use crate::bundle::{self, Imported, Manifest, Means, PublicKey, Text, Trust};
 use crate::policy::{Advisory, Policy};
 use crate::wheel::Size;
+use crate::wording::counted;
 
 /// Policy file with those advisories of a bundle that its own policy files do not hold.
 const SENT_ADVISORIES: &str = "advisories/of-the-sender.toml";

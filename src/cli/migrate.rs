@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::console::counted;
 use super::{Answer, Config, Context, Format, Usage};
 use crate::store::Store;
 use crate::wheel::Size;
+use crate::wording::counted;
 
 /// Arguments of `jetwheel migrate`.
 #[derive(Debug, clap::Args)]

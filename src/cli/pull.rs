@@ -10,11 +10,11 @@ use serde::de::{MapAccess, Visitor};
 
 use super::upstreams::{named_upstream, network_options, own_urls, read_index};
 use super::{Context, Usage};
-use crate::causes::with_causes;
 use crate::pull::{Options, Pull};
 use crate::store::Store;
 use crate::upstream::{Client, Options as Network, Upstream};
 use crate::wheel::Size;
+use crate::wording::with_causes;
 
 /// How long a connection may take to be made, and how long nothing may come, where a client waits for the answer.
 const HASTY_CONNECT: Duration = Duration::from_secs(5);

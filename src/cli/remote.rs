@@ -12,10 +12,10 @@ use serde_json::Value;
 use url::Url;
 
 use super::{Command, Context, Usage, upstreams};
-use crate::causes::with_causes;
 use crate::server::api::Wrong;
 use crate::server::path::ESCAPED;
 use crate::upstream::Client;
+use crate::wording::with_causes;
 
 /// The variable that may hold the token.
 const TOKEN: &str = "JETWHEEL_TOKEN";

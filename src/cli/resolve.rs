@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::ValueEnum;
 
-use super::console::counted;
 use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::policy::DeviceProfile;
 use crate::resolve::{
@@ -15,6 +14,7 @@ use crate::resolve::{
 use crate::server::in_force::InForce;
 use crate::server::verdicts::{Terms, Verdicts};
 use crate::wheel::Size;
+use crate::wording::counted;
 
 /// How deep requirements files may name each other.
 const DEEPEST_FILES: usize = 16;

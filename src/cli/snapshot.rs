@@ -3,7 +3,6 @@
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
-use super::console::counted;
 use super::remote::{Problem, segment, wrong};
 use super::{Answer, Context, Format, policies};
 use crate::server::api::snapshots::{self, ChangedVerdict, Diff, List, Listed, Moved};
@@ -11,6 +10,7 @@ use crate::server::api::{Wrong, evidence};
 use crate::server::view::{LIVE, Scope};
 use crate::store::{self, NewSnapshot, PolicyFile, Snapshot, SnapshotId, Store};
 use crate::wheel::Size;
+use crate::wording::counted;
 
 /// Arguments of `jetwheel snapshot`.
 #[derive(Debug, clap::Args)]

@@ -7,8 +7,8 @@ use url::Url;
 
 use super::input::read_text;
 use super::{Context, Usage};
-use crate::causes::with_causes;
 use crate::upstream::{Index, Options, Upstream};
+use crate::wording::with_causes;
 
 /// The built-in upstreams with those of the site over them.
 pub(super) fn read_index(dir: Option<PathBuf>, context: &Context) -> anyhow::Result<Index> {

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::console::counted;
 use super::{Answer, Console, Context, Format};
 use crate::policy::{DeviceProfile, Policy, judge};
 use crate::store::{Fetch, Finding, Report, Store};
 use crate::wheel::Size;
+use crate::wording::counted;
 
 /// After how many bytes a line of progress is due where there is no terminal.
 const LINE_AFTER: u64 = 10 << 30;

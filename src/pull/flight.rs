@@ -8,7 +8,6 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, watch};
 
 use super::{Shared, blocking, failure, locked};
-use crate::causes::with_causes;
 use crate::digest::Sha256;
 use crate::policy::{DeviceProfile, Policy};
 use crate::server::lru::Lru;
@@ -18,6 +17,7 @@ use crate::sync::take::{Budget, Keeping, Taker};
 use crate::sync::{self, Knowledge, Means};
 use crate::upstream::{self, Progress, Wanted, fetch};
 use crate::wheel::WheelFilename;
+use crate::wording::with_causes;
 
 /// Most files on their way, waiting ones among them.
 const MOST: usize = 256;

@@ -22,13 +22,13 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::causes::with_causes;
 use crate::digest::Sha256;
 use crate::server::lru::Lru;
 use crate::server::pull::{Asked, Counters, Failure, FailureKind, Offer, Offered, Source, Stage};
 use crate::store::Store;
 use crate::sync::gather::Origin;
 use crate::upstream::{self, Client, Link, MetadataSource, Upstream, fetch_metadata, fetch_metadata_inside};
+use crate::wording::with_causes;
 
 use flight::{Flights, Job};
 use offers::Found;

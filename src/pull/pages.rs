@@ -10,7 +10,6 @@ use tokio::sync::{Semaphore, watch};
 
 use super::trouble::Trouble;
 use super::{Options, failure, locked};
-use crate::causes::with_causes;
 use crate::policy::{DeviceProfile, Policy};
 use crate::server::lru::Lru;
 use crate::server::pull::{Counters, Failure, FailureKind, Outdated};
@@ -19,6 +18,7 @@ use crate::sync::Event;
 use crate::sync::pages::Answer;
 use crate::upstream::{self, Client, Listing, Source, Upstream};
 use crate::wheel::ProjectName;
+use crate::wording::with_causes;
 
 /// How much the copies of pages in memory may weigh, in bytes; older ones are read from the disk.
 const COPIES_WEIGHT: usize = 64 << 20;

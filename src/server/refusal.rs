@@ -10,10 +10,10 @@ use super::id::RequestId;
 use super::pull::{Failure, FailureKind};
 use super::reply::Reply;
 use crate::access::Denied;
-use crate::causes::with_causes;
 use crate::policy::{Judgement, Reason, Verdict, code_name};
 use crate::store;
 use crate::wheel::{ProjectName, Size};
+use crate::wording::{counted, with_causes};
 
 /// The longest reason phrase, in bytes. pip prints it whole, in one line with the URL; some proxies cut a status line at 1 KiB.
 const LONGEST_PHRASE: usize = 240;
@@ -81,7 +81,7 @@ pub(super) enum Refusal {
     #[error("{}", .0.text)]
     NotForDevice(Box<NotForDevice>),
     /// A file that is still being fetched and inspected.
-    #[error("{file} is being fetched and inspected{of}: ask again in {seconds} seconds")]
+    #[error("{file} is being fetched and inspected{of}: ask again in {}", counted(*.seconds, "second"))]
     OnItsWay {
         /// Its name.
         file: String,
@@ -143,7 +143,7 @@ pub(super) enum Refusal {
         limit: usize,
     },
     /// A body that did not come in time.
-    #[error("the body did not come within {limit_s} seconds")]
+    #[error("the body did not come within {}", counted(*.limit_s, "second"))]
     SlowBody {
         /// The limit in seconds.
         limit_s: u64,
@@ -152,7 +152,7 @@ pub(super) enum Refusal {
     #[error("too many requests of this kind are being worked on: try again in a few seconds")]
     Busy,
     /// A client that asks more often than it may.
-    #[error("too many requests from this address: try again in {seconds} seconds")]
+    #[error("too many requests from this address: try again in {}", counted(*.seconds, "second"))]
     TooMany {
         /// When to ask again.
         seconds: u64,

@@ -4,9 +4,9 @@ use tempfile::NamedTempFile;
 
 use super::write::taken_name;
 use super::{Error, LOCAL, Provenance, Put, Store};
-use crate::causes::with_causes;
 use crate::digest::Sha256;
 use crate::wheel::{Facts, InspectOptions, WheelFilename, inspect_wheel_as};
+use crate::wording::with_causes;
 
 /// What became of a wheel that was offered.
 #[derive(Debug)]

@@ -20,6 +20,7 @@ use super::sidecar::Sidecar;
 use super::{Error, Row, SnapshotId, Store, locked, recover};
 use crate::digest::{Hasher, Sha256};
 use crate::wheel::ProjectName;
+use crate::wording::counted;
 
 /// Size in bytes of the pieces in which blobs are read; each processor has one in memory.
 const PIECE: usize = 256 << 10;
@@ -207,7 +208,7 @@ impl Store {
             let text = match (read, first) {
                 (Ok(_), None) => continue,
                 (Ok(_), Some(first)) => {
-                    format!("lists {lost} files of which nothing is known, {first} among them")
+                    format!("lists {} of which nothing is known: {first}, for one", counted(lost, "file"))
                 }
                 (Err(Error::Damaged { found, .. }), _) => found,
                 (Err(error), _) => return Err(error),

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::report::Event;
-use crate::causes::with_causes;
 use crate::policy::DeviceProfile;
 use crate::upstream::{Listing, Source};
 use crate::wheel::ProjectName;
+use crate::wording::with_causes;
 
 /// Pages that are asked for at the same time.
 const PAGES_AT_ONCE: usize = 16;

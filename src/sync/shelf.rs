@@ -12,11 +12,11 @@ use super::plan::Candidate;
 use super::report::{Event, Report, Shadowed};
 use super::take::Taker;
 use super::{Error, Progress};
-use crate::causes::with_causes;
 use crate::policy::DeviceProfile;
 use crate::resolve;
 use crate::upstream::{MetadataSource, fetch_metadata, fetch_metadata_inside};
 use crate::wheel::{Metadata, ProjectName};
+use crate::wording::with_causes;
 
 /// Most wheels of which the metadata is read twice.
 const MOST_RECHECKS: usize = 64;

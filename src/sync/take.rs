@@ -11,13 +11,13 @@ use super::gather::{Origin, facts_of_damaged, note, provenance};
 use super::plan::{Candidate, Knowledge};
 use super::report::{Event, Report};
 use super::{Error, Listener, Means, Progress};
-use crate::causes::with_causes;
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Reason};
 use crate::simple::CoreMetadata;
 use crate::store::{IncidentKind, Provenance};
 use crate::upstream::{self, Fetched, MetadataSource, Wanted, fetch, fetch_metadata, size_of};
 use crate::wheel::{self, InspectOptions, Inspection, Metadata, WheelFilename};
+use crate::wording::with_causes;
 
 /// Largest wheel that is fetched; the largest known have under 4 GiB.
 const LARGEST_WHEEL: u64 = 16 << 30;

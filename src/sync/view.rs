@@ -10,12 +10,12 @@ use super::Error;
 use super::plan::Knowledge;
 use super::report::Event;
 use super::shelf::{Declared, Shelf, parse};
-use crate::causes::with_causes;
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Reason};
 use crate::resolve::closure::Abi;
 use crate::resolve::{self, Explanation, Failure, Index, Lookup, Metadata, Request, Target};
 use crate::wheel::{Facts, Machine, ProjectName, SupportedTags, WheelFilename};
+use crate::wording::with_causes;
 
 /// A candidate: its project, and its place there.
 pub(super) type Place = (ProjectName, usize);

@@ -10,8 +10,8 @@ use super::archive::{Entry, Source};
 use super::inflate::{CHUNK, InflateError, Inflater, Whole};
 use super::record::Digest;
 use super::{Damage, DamageCode};
-use crate::causes::with_causes;
 use crate::fatbin::{Finish, Format, Reread, Scan, Scanner};
+use crate::wording::with_causes;
 
 /// Buffers on their way between two threads that share the work on one large member.
 const BUFFERS: usize = 6;

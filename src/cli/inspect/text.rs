@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::console::{counted, one_line};
+use super::super::console::one_line;
 use super::answer::DeviceVerdict;
 use crate::policy::Judgement;
 use crate::wheel::{Facts, Member, MemberKind, Size};
+use crate::wording::counted;
 
 /// Names of images that are shown of one library; of more, the number is shown.
 const SHOWN_IMAGES: usize = 16;

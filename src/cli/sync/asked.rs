@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::thread;
 
 use super::{Arguments, runtime};
-use crate::causes::with_causes;
 use crate::cli::input::read_text;
 use crate::cli::upstreams::{named_upstream, network_options, own_urls, read_index};
 use crate::cli::{Context, Usage, devices};
 use crate::policy::{DeviceProfile, Policy};
 use crate::sync::{self, Requirement};
 use crate::upstream::{Client, Credentials, Index, Source, Upstream};
+use crate::wording::with_causes;
 
 /// What a command line asks for, read and checked.
 pub(super) struct Asked {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use super::console::counted;
 use super::{Answer, Context, Format};
 use crate::store::Watched;
 use crate::sync::{self, Listener, Means, Outcome, Progress, Report, Request};
@@ -20,6 +19,7 @@ mod text;
 pub(super) use refetch::refetch;
 
 use crate::wheel::Size;
+use crate::wording::counted;
 use asked::Asked;
 
 const EXAMPLES: &str = "\

@@ -1,9 +1,9 @@
 //! `sync --queue`: jobs for whoever works on a shared store.
 
 use super::Arguments;
-use crate::cli::console::counted;
 use crate::cli::{Answer, Context, Format, work};
 use crate::sync::Requirement;
+use crate::wording::counted;
 
 /// Makes a job of each requirement.
 pub(super) fn put(

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use crate::causes::with_causes;
 use crate::cli::upstreams::network_options;
 use crate::cli::{Context, Usage};
 use crate::store::Row;
 use crate::upstream::{Client, Progress, Wanted, fetch};
+use crate::wording::with_causes;
 
 /// A function that fetches a file by what its row says of its origin.
 pub(in crate::cli) fn refetch(

@@ -14,6 +14,7 @@ use crate::policy::DeviceProfile;
 use crate::server::refusal::Refusal;
 use crate::store::{AuditEntry, Incident, Pass};
 use crate::wheel::Size;
+use crate::wording::counted;
 
 /// How many changes, and how many incidents, are shown.
 const MOST_CHANGES: usize = 10;
@@ -236,7 +237,7 @@ fn render(desk: &Desk<'_>, overview: &Overview) -> Markup {
                 }
             }
             dt { "Held" } dd {
-                (held.wheels) " wheels of " a href={ (root) "projects/" } { (held.projects) " projects" } ", " (Size(held.bytes))
+                (counted(held.wheels, "wheel")) " of " a href={ (root) "projects/" } { (counted(held.projects, "project")) } ", " (Size(held.bytes))
             }
             dt { "Free on the disk" } dd { (Size(*free_bytes)) }
             @for line in channels {

@@ -1,12 +1,11 @@
 //! What all pages share: head, navigation, and how sizes, times and links are written.
 
-use std::fmt::Write as _;
-
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 use crate::server::path::ESCAPED;
+use crate::wording::counted;
 
 /// What is escaped in a segment of a URL. `@` parts a device from its snapshot, and is easier read as it is.
 const SEGMENT: &AsciiSet = &ESCAPED.remove(b'@');
@@ -124,15 +123,13 @@ pub(super) fn seconds_since(at: Timestamp, now: Timestamp) -> u64 {
 }
 
 fn span(seconds: u64) -> String {
-    let mut text = String::new();
     let (number, unit) = match seconds {
         0..60 => (seconds, "second"),
         60..3600 => (seconds / 60, "minute"),
         3600..172_800 => (seconds / 3600, "hour"),
         _ => (seconds / 86_400, "day"),
     };
-    let _infallible = write!(text, "{number} {unit}{}", if number == 1 { "" } else { "s" });
-    text
+    counted(number, unit)
 }
 
 #[cfg(test)]

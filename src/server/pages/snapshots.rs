@@ -10,6 +10,7 @@ use crate::server::refusal::Refusal;
 use crate::server::view::LIVE;
 use crate::store::{ChangedFile, Channel, Difference, SnapshotFile, SnapshotHead, SnapshotId};
 use crate::wheel::Size;
+use crate::wording::counted;
 
 /// How many snapshots, and how many files of one, a page lists.
 const MOST_SHOWN: usize = 100;
@@ -104,7 +105,7 @@ pub(super) fn snapshot(desk: &Desk<'_>, selector: &str) -> Result<Sheet, Refusal
                 @if !channels.is_empty() { dt { "Channels" } dd { (channels.join(", ")) } }
                 dt { "Made" } dd { (layout::time(&head.created)) ", for " (head.reason) }
                 @if let Some(origin) = &head.origin { dt { "A copy of" } dd { (origin.snapshot) " of the site " (origin.site) } }
-                dt { "Holds" } dd { (head.count) " wheels, " (Size(head.bytes)) }
+                dt { "Holds" } dd { (counted(head.count, "wheel")) ", " (Size(head.bytes)) }
                 dt { "Index" } dd { code { (desk.asked.base) "/DEVICE@" (head.id) "/simple/" } }
             }
             p { a href={ (head.id) "..live" } { "What came since" } }

@@ -26,11 +26,11 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore as _, ObjectSto
 use tokio::sync::mpsc;
 
 use super::{Found, Part};
-use crate::causes::with_causes;
 use crate::digest::Sha256;
 use crate::store::Error;
 use crate::store::bridge::Bridge;
 use crate::store::catalogue::record::Stamp;
+use crate::wording::with_causes;
 use address::parse;
 use transfer::{Ranges, send};
 

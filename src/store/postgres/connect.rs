@@ -14,8 +14,8 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::causes::with_causes;
 use crate::store::Error;
+use crate::wording::with_causes;
 
 /// How long a connection may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);

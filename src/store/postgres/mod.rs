@@ -16,8 +16,8 @@ use tokio_postgres::types::ToSql;
 use super::bridge::Bridge;
 use super::catalogue::Fault;
 use super::{Error, locked};
-use crate::causes::with_causes;
 use crate::digest::Sha256;
+use crate::wording::with_causes;
 
 mod connect;
 mod schema;

@@ -9,13 +9,13 @@ use futures_util::stream;
 
 use super::Sets;
 use super::goal::{Goal, Outcome};
-use crate::causes::with_causes;
 use crate::sync::Error;
 use crate::sync::plan::Knowledge;
 use crate::sync::report::Report;
 use crate::sync::take::{Keeping, Taken};
 use crate::sync::view::Place;
 use crate::wheel::Facts;
+use crate::wording::with_causes;
 
 /// Wheels up to this size are fetched together, whatever their order: waiting for each costs more than a few of them.
 const SMALL: u64 = 32 << 20;

@@ -7,8 +7,8 @@ use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{BackoffConfig, Certificate, ClientOptions, RetryConfig};
 
 use super::{FIRST_PAUSE, LONGEST_PAUSE};
-use crate::causes::with_causes;
 use crate::store::Error;
+use crate::wording::with_causes;
 
 /// How long a connection may take, and how long an answer may stay away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);

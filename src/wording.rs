@@ -1,7 +1,7 @@
-//! An error and what lies below it, on one line.
+//! How messages are worded: an error with what lies below it, and so many of a noun.
 
 use std::error::Error;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// The messages of an error and of its sources, from the outermost to the first cause: `a: b: c`.
 ///
@@ -19,9 +19,20 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
     text
 }
 
+/// So many of a noun whose plural ends in s: `1 wheel`, `2 wheels`.
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let ending = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0_u64, 1, 2].map(|count| counted(count, "wheel")), ["0 wheels", "1 wheel", "2 wheels"]);
+    }
 
     #[derive(Debug, thiserror::Error)]
     #[error("{text}")]
