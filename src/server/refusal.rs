@@ -313,7 +313,7 @@ impl Refusal {
                 tracing::error!(error = with_causes(error), request_id = %id, "the store failed");
             }
             Self::Io(error) => {
-                tracing::error!(error = with_causes(error), request_id = %id, "the disk failed")
+                tracing::error!(error = with_causes(error), request_id = %id, "the disk failed");
             }
             Self::Defect(why) => {
                 tracing::error!(error = why.as_str(), request_id = %id, "a request could not be answered");
