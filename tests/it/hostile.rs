@@ -72,7 +72,7 @@ fn a_line_of_the_log_cannot_be_forged() {
 fn clients_that_say_nothing_do_not_keep_the_others_waiting() {
     let dir = stocked();
     let store = std::sync::Arc::new(Store::open(&dir.path().join("data")).unwrap());
-    let limits = Limits { head: Duration::from_secs(50), connections: 4, ..Limits::default() };
+    let limits = Limits { head: Duration::from_hours(1), connections: 4, ..Limits::default() };
     let server = InProcess::with(store, PolicySource::fixed(Policy::builtin()), limits);
     let address = server.base.trim_start_matches("http://");
     let heads = ["", "GET / HT", "", "GET / HT", "", "GET / HT"];
@@ -84,9 +84,8 @@ fn clients_that_say_nothing_do_not_keep_the_others_waiting() {
             stream
         })
         .collect();
-    let began = std::time::Instant::now();
+    // Long before the hour is over in which they may say something.
     assert_eq!(get(&server.base, "/healthz", &[]).status, 200);
-    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     drop(silent);
 }
 

@@ -1,9 +1,11 @@
 //! nginx as a proxy that asks several servers in turn.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use super::port::port;
 
 /// How long it may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,7 +31,7 @@ impl RoundRobin {
 
     fn start(servers: &[String], tls: Option<(&Path, &Path)>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = port();
         let servers: String =
             servers.iter().map(|url| url.replace("http://", "server ") + " max_fails=0;").collect();
         let folders: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

@@ -1,9 +1,11 @@
 //! A PostgreSQL server of a test's own: its cluster in a folder, on a port of its own, gone with the test.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use super::port::port;
 
 /// Who runs it where the tests are run by root, whom PostgreSQL refuses.
 const NOBODY: u32 = 65534;
@@ -66,7 +68,7 @@ impl Server {
             .unwrap();
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
         set_up(&cluster);
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = port();
         let child = run(&cluster, port);
         let mut server = Self { child, port, dir };
         server.wait();
