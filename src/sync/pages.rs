@@ -29,6 +29,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
+    /// Over upstreams in the order of priority, each with the ids of the devices that it serves.
     pub(crate) fn new(sources: Vec<(Source, Vec<String>)>) -> Self {
         Self { sources, answers: Mutex::default(), permits: Semaphore::new(PAGES_AT_ONCE) }
     }

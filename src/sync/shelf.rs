@@ -56,6 +56,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shelf {
+    /// One on which nothing has been looked up.
     pub(super) fn new(taker: Taker, pages: Pages) -> Self {
         Self { taker, pages, entries: Mutex::default() }
     }
@@ -243,6 +244,7 @@ fn declare(bytes: &[u8]) -> Option<Declared> {
 }
 
 impl Entry {
+    /// The candidates. Locked while the guard lives: not across an await.
     pub(super) fn gathered(&self) -> MutexGuard<'_, Gathered> {
         locked(&self.gathered)
     }

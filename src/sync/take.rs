@@ -29,10 +29,12 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
+    /// A budget of so many bytes; none for no limit.
     pub(crate) fn new(most: Option<u64>) -> Self {
         Self { left: most.map(Mutex::new) }
     }
 
+    /// Whether there is a limit.
     pub(crate) fn is_limited(&self) -> bool {
         self.left.is_some()
     }
@@ -102,6 +104,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
+    /// What is known without anything fetched.
     pub(crate) fn without_download(knowledge: Knowledge) -> Self {
         Self { pending: None, knowledge, incidents: Vec::new(), unreachable: None, bytes: None }
     }

@@ -83,11 +83,13 @@ pub(in crate::store) struct Sum {
 }
 
 impl Sum {
+    /// Counts a record in, by its checksum.
     pub(in crate::store) fn add(&mut self, check: [u8; CHECK]) {
         self.records = self.records.saturating_add(1);
         self.fold(check);
     }
 
+    /// Counts a record out, by the checksum that it had.
     pub(in crate::store) fn remove(&mut self, check: [u8; CHECK]) {
         self.records = self.records.saturating_sub(1);
         self.fold(check);
@@ -100,12 +102,14 @@ impl Sum {
     }
 }
 
+/// `f` project NUL file NUL digest.
 pub(in crate::store) fn file_key(project: &ProjectName, file: &str, sha256: &Sha256) -> Vec<u8> {
     let mut key = name_prefix(project, file);
     key.extend_from_slice(&sha256.0);
     key
 }
 
+/// What the keys of all files of a project begin with: `f` project NUL.
 pub(in crate::store) fn project_prefix(project: &ProjectName) -> Vec<u8> {
     [b"f", project.as_str().as_bytes(), &[0]].concat()
 }
@@ -125,18 +129,22 @@ pub(in crate::store) fn parse_file_key(key: &[u8], prefix: &[u8]) -> Option<(Str
     Some((file.to_owned(), Sha256(*digest)))
 }
 
+/// `d` digest.
 pub(in crate::store) fn digest_key(sha256: &Sha256) -> Vec<u8> {
     [&b"d"[..], &sha256.0].concat()
 }
 
+/// `u` SHA-256 of the URL.
 pub(in crate::store) fn url_key(url: &str) -> Vec<u8> {
     [&b"u"[..], &Sha256::of(url.as_bytes()).0].concat()
 }
 
+/// `p` upstream NUL file.
 pub(in crate::store) fn pin_key(upstream: &str, file: &str) -> Vec<u8> {
     [b"p", upstream.as_bytes(), &[0], file.as_bytes()].concat()
 }
 
+/// `n` project.
 pub(in crate::store) fn counts_key(project: &ProjectName) -> Vec<u8> {
     [b"n", project.as_str().as_bytes()].concat()
 }
