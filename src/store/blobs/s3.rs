@@ -34,6 +34,7 @@ use crate::digest::Sha256;
 use crate::store::Error;
 use crate::store::bridge::Bridge;
 use crate::store::catalogue::record::Stamp;
+use crate::store::cause::{is_of_tls, tell_of_waiting, with_causes};
 
 /// Size in bytes of the parts in which a wheel is sent. S3 takes 10,000 of them.
 const PIECE: usize = 8 << 20;
@@ -157,7 +158,7 @@ impl Bucket {
         T: Send + 'static,
         F: Future<Output = object_store::Result<T>> + Send + 'static,
     {
-        let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let (began, mut pause, mut told) = (Instant::now(), FIRST_PAUSE, false);
         loop {
             let gone = || Err(self.away("the store is being closed".to_owned()));
             let Some(answer) = self.bridge.wait(work(Arc::clone(&self.client))) else { return gone() };
@@ -167,8 +168,17 @@ impl Bucket {
                 Err(error) => error,
             };
             let patience = Duration::from_millis(self.patience_ms.load(Ordering::Relaxed));
+            let found = with_causes(&error);
+            if is_of_tls(&error) {
+                let found =
+                    format!("{found}; s3.ca names the authority that signed the server's certificate");
+                return Err(Error::Address { address: self.name.clone(), found });
+            }
             if !matches!(error, object_store::Error::Generic { .. }) || began.elapsed() >= patience {
-                return Err(self.away(with_causes(&error)));
+                return Err(self.away(found));
+            }
+            if !std::mem::replace(&mut told, true) {
+                tell_of_waiting(&self.name, &found, patience);
             }
             std::thread::sleep(pause);
             pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
@@ -458,20 +468,6 @@ fn state(object: &ObjectMeta) -> Found {
     let tag = u64::from_be_bytes(*tag.0.first_chunk().expect("a digest has 32 bytes"));
     let stamp = Stamp { changed_ns: 0, len: object.size, inode: tag };
     Found { stamp, modified: Some(SystemTime::from(object.last_modified)) }
-}
-
-/// An error with all that lies below it.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut below = error.source();
-    while let Some(cause) = below {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        below = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]
