@@ -1,6 +1,6 @@
 //! A pass over all projects that are wanted.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
@@ -208,6 +208,7 @@ impl Pass {
         for (want, plan) in wants.iter().zip(&plans) {
             self.tell(want, plan, &gathered, &entry.asked, &mut report).await;
         }
+        report.drop_same_packages();
         Ok(report)
     }
 
@@ -296,7 +297,7 @@ impl Pass {
             let Some(candidate) = gathered.candidates.get(*index) else { continue };
             let Knowledge::Facts { facts, fresh, .. } = &candidate.knowledge else { continue };
             let state = if *fresh { State::Fetched } else { State::Held };
-            report.put_package(device, package_of(gathered, *index, state, Some(facts.size)));
+            report.put_packages(device, package_of(gathered, *index, state, Some(facts.size)));
             report.kept.push(Kept {
                 device: device.clone(),
                 requirement: requirement.clone(),
@@ -365,7 +366,7 @@ impl Pass {
                 Some(size) => Some(size),
                 None => self.shelf.taker.size(origin).await,
             };
-            report.put_package(&device, package_of(gathered, index, state, size));
+            report.put_packages(&device, package_of(gathered, index, state, size));
             let same = |planned: &&mut Planned| {
                 planned.file == candidate.name.text && planned.upstream == origin.upstream
             };
@@ -389,10 +390,9 @@ impl Pass {
 impl Report {
     /// Adds the report on one project.
     fn add(&mut self, part: Self) {
+        // No other project has the same packages.
         for row in part.devices {
-            for package in row.packages {
-                self.put_package(&row.device, package);
-            }
+            self.put_packages(&row.device, row.packages);
         }
         self.shadowed.extend(part.shadowed);
         self.kept.extend(part.kept);
@@ -416,16 +416,22 @@ impl Report {
         *counter = counter.saturating_add(number);
     }
 
-    fn put_package(&mut self, device: &str, package: impl Into<Option<Package>>) {
-        let Some(package) = package.into() else { return };
+    fn put_packages(&mut self, device: &str, packages: impl IntoIterator<Item = Package>) {
         match self.devices.iter_mut().find(|row| row.device == device) {
-            Some(row) if row.packages.contains(&package) => {}
-            Some(row) => row.packages.push(package),
+            Some(row) => row.packages.extend(packages),
             None => self.devices.push(DeviceReport {
                 device: device.to_owned(),
-                packages: vec![package],
+                packages: packages.into_iter().collect(),
                 ..DeviceReport::default()
             }),
+        }
+    }
+
+    /// Leaves each package of a device once, though several requirements name it.
+    fn drop_same_packages(&mut self) {
+        for row in &mut self.devices {
+            let mut seen = HashSet::new();
+            row.packages.retain(|package| seen.insert(package.clone()));
         }
     }
 

@@ -62,7 +62,7 @@ pub struct DeviceReport {
 }
 
 /// One file of a set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Package {
     /// Project.
     pub name: ProjectName,
@@ -83,7 +83,7 @@ pub struct Package {
 }
 
 /// How a file of a set stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub enum State {
     /// The store had it.
     #[serde(rename = "held")]
