@@ -15,7 +15,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Sha256;
-use crate::wheel::{Damage, DamageCode, Facts, ProjectName};
+use crate::wheel::{Facts, ProjectName};
 
 mod activity;
 mod arrived;
@@ -40,6 +40,7 @@ mod repair;
 mod report;
 mod reserve;
 mod revision;
+mod rows;
 mod shared;
 mod sidecar;
 mod site;
@@ -71,12 +72,11 @@ pub use upstreams::Reached;
 pub use verify::{Fetch, Finding, FindingKind, Report, SnapshotFinding};
 
 use blobs::{Blobs, Part};
-use catalogue::record::{Counts, Light, counts_key, parse_file_key, pin_key, project_prefix, url_key};
+use catalogue::record::{Counts, Light, counts_key, parse_file_key, project_prefix, url_key};
 use catalogue::{Catalogue, Fault, Records as _};
 use layout::Layout;
 use notes::Notes;
 use revision::Revisions;
-use sidecar::Sidecar;
 use write::Writer;
 
 /// One known file: the catalogue's row.
@@ -315,40 +315,6 @@ impl Store {
         Ok(listed)
     }
 
-    /// All known files of a project, newest version first, then by file name.
-    ///
-    /// A file whose sidecar is damaged is among them, with that as its only fact.
-    pub fn rows(&self, project: &ProjectName) -> Result<Vec<Row>, Error> {
-        let mut rows = Vec::new();
-        for listed in self.listing(project)? {
-            match self.row_named(&listed.sha256, &listed.file) {
-                Ok(Some(row)) => rows.push(row),
-                // Its sidecar was taken away by hand, or is being replaced by `verify --repair`.
-                Ok(None) => {
-                    tracing::error!(file = listed.file, sha256 = %listed.sha256, "has lost its sidecar file");
-                }
-                Err(Error::Damaged { path, found }) => {
-                    tracing::error!(file = listed.file, sidecar = %path.display(), "damaged sidecar: {found}");
-                    rows.push(unreadable_row(listed, &found));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(rows)
-    }
-
-    /// The file with that digest; under the name of its first sight where it is known by several.
-    pub fn row(&self, sha256: &Sha256) -> Result<Option<Row>, Error> {
-        let sidecar = self.sidecar(sha256)?;
-        Ok(sidecar.and_then(|sidecar| sidecar.files.first().map(|entry| sidecar.row(entry))))
-    }
-
-    /// The file with that digest and that name.
-    pub fn row_named(&self, sha256: &Sha256, file: &str) -> Result<Option<Row>, Error> {
-        let sidecar = self.sidecar(sha256)?;
-        Ok(sidecar.and_then(|sidecar| sidecar.entry(file).map(|entry| sidecar.row(entry))))
-    }
-
     /// The file that was fetched from that URL, for indexes that state no digest.
     ///
     /// Where the URL led to other bytes later, this is still the first file.
@@ -359,13 +325,6 @@ impl Store {
             entry.sightings.iter().any(|sighting| sighting.url.as_deref() == Some(url))
         };
         Ok(sidecar.files.iter().find(seen).map(|entry| sidecar.row(entry)))
-    }
-
-    /// The digest that a file had at first sight on an upstream.
-    ///
-    /// Another digest there under the same name is an incident, not an update.
-    pub fn pinned(&self, upstream: &str, file: &str) -> Result<Option<Sha256>, Error> {
-        self.digest(&pin_key(upstream, file))
     }
 
     /// Where the bytes of a held file lie. The path is only good while the store is open.
@@ -413,18 +372,6 @@ impl Store {
             None => Ok(None),
             Some(payload) => payload.try_into().map(Sha256).map(Some).map_err(|_| strange(key)),
         })
-    }
-
-    /// All that is known of a digest.
-    fn sidecar(&self, sha256: &Sha256) -> Result<Option<Sidecar>, Error> {
-        if !self.places.sidecars_in_catalogue() && self.database.is_none() {
-            return recover::find_sidecar(&self.places.blobs, sha256);
-        }
-        let key = recover::sidecar_key(sha256);
-        let Some(bytes) = self.read(|catalogue| catalogue.record(&key))? else { return Ok(None) };
-        Sidecar::parse(&bytes, sha256)
-            .map(Some)
-            .map_err(|error| Error::Damaged { path: self.catalogue_name(), found: error.to_string() })
     }
 
     /// What the catalogue is called in messages.
@@ -535,21 +482,4 @@ fn parse_payload<T: serde::de::DeserializeOwned>(key: &[u8], payload: &[u8]) -> 
 
 fn strange(key: &[u8]) -> Fault {
     Fault::Damaged(format!("record {} does not read as what it should be", key.escape_ascii()))
-}
-
-/// The row of a file whose facts cannot be read: damaged, so that no device is given it.
-fn unreadable_row(listed: Listed, found: &str) -> Row {
-    let facts = Facts {
-        project: Some(listed.project),
-        version: listed.version,
-        requires_python: listed.requires_python,
-        metadata_sha256: listed.metadata_sha256,
-        damage: vec![Damage {
-            code: DamageCode::Damaged,
-            member: None,
-            text: format!("the store's sidecar file {found}; run jetwheel verify --repair"),
-        }],
-        ..Facts::blank(listed.file, listed.sha256, listed.size)
-    };
-    Row { facts: Arc::new(facts), provenance: listed.provenance, held: listed.held }
 }
