@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{Usage, pull};
 use crate::access::{Reading, Rules};
-use crate::server::{ClientLimits, Rate};
+use crate::server::{self, ClientLimits, MOST_CONNECTIONS, Rate};
 use crate::store::{Backends, Postgres, S3};
 use crate::upstream::{Login, Options};
 use crate::wheel::Size;
@@ -85,6 +85,8 @@ pub struct Access {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
+    /// Connections of all clients at once.
+    pub connections: Option<usize>,
     /// Connections of one client at once.
     pub connections_per_client: Option<usize>,
     /// Requests of one client in each second, in the long run.
@@ -126,6 +128,17 @@ impl Limits {
             |text: &String| text.parse().map_err(|error| Usage(format!("[limits] trusted_proxies: {error}")));
         let trusted_proxies = self.trusted_proxies.iter().map(network).collect::<Result<_, _>>()?;
         Ok(ClientLimits { connections: self.connections_per_client, requests, trusted_proxies })
+    }
+
+    /// Connections of all clients at once.
+    pub fn connections(&self) -> Result<usize, Usage> {
+        match self.connections {
+            None => Ok(server::Limits::default().connections),
+            Some(connections @ 1..=MOST_CONNECTIONS) => Ok(connections),
+            Some(other) => Err(Usage(format!(
+                "[limits] connections is {other}, expected 1 to {MOST_CONNECTIONS}: each takes memory and two open files"
+            ))),
+        }
     }
 
     /// The largest upload in bytes.

@@ -12,7 +12,7 @@ use super::hands::Commands;
 use super::pull::Asked;
 use super::{Answer, Context, Usage, forward, log, policies, pull, snapshot};
 use crate::server::forwarded::is_mount;
-use crate::server::{AfterChange, Limits, PolicySource, Server, Tls};
+use crate::server::{AfterChange, Limits, PolicySource, Server, Tls, connections_that_fit};
 use crate::store::Store;
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
@@ -73,7 +73,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         return Err(Usage(format!("prefix is {prefix:?}, expected a path such as /mirror")).into());
     }
     let tls = tls(arguments, context)?;
-    let limits = context.config.limits.per_client()?;
+    let per_client = context.config.limits.per_client()?;
+    let connections = context.config.limits.connections()?;
     let largest_upload = context.config.limits.largest_upload()?;
     let load = Box::new(|dir: &Path| policies::load(dir).map_err(|error| format!("{error:#}")));
     let policies = match context.site_policies() {
@@ -103,7 +104,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         // Before the address is announced: a signal that comes at once must stop it as well.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let server = Server::bind(listen, store, policies, Limits::default())
+        let limits = Limits { connections: connections_that_fit(connections), ..Limits::default() };
+        let server = Server::bind(listen, store, policies, limits)
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
         let server = server.with_rules(context.config.access.rules());
@@ -123,7 +125,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             Some(pull) => server.with_pull(Arc::new(pull.start(Arc::clone(&store_for_commands)))),
             None => server,
         };
-        let server = server.with_client_limits(limits);
+        let server = server.with_client_limits(per_client);
         let server = match largest_upload {
             Some(bytes) => server.with_largest_upload(bytes),
             None => server,

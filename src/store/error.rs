@@ -78,7 +78,7 @@ pub enum Error {
         /// What was said.
         found: String,
     },
-    /// An address that is none.
+    /// An address that is none, or at which there is nobody to be trusted.
     #[error("{address}: {found}")]
     Address {
         /// The address, without its password.

@@ -13,7 +13,7 @@
 //! snapshots/<id>.json              frozen lists of files, never changed
 //! channels/<name>.json             which snapshot a channel names
 //! site.json                        id of this store, and the newest bundles that it took in
-//! arrived/<64 hex>.whl, .left      wheels of a set that is not whole yet, and what a crash left of them
+//! arrived/<64 hex>.left            wheels of a set that a crash kept from being whole
 //! incoming/<bundle>/               what an import has unpacked, before it is taken in
 //! quarantine/                      damaged blobs that `verify --repair` moved aside
 //! incidents.jsonl                  what upstreams and disks did wrong, one JSON object a line
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::{Error, SnapshotId, sidecar};
+use super::{Error, SnapshotId, arrived, sidecar};
 use crate::digest::Sha256;
 
 /// Version of the data folder's layout that this program writes. Older ones are brought up to it (`migrate`).
@@ -132,14 +132,7 @@ impl Layout {
         let format = layout.check_format()?;
         layout.give_up_reserve();
         let spool = layout.spool();
-        if spool.is_dir() {
-            for entry in fs::read_dir(&spool).map_err(Error::io(&spool))? {
-                let entry = entry.map_err(Error::io(&spool))?;
-                if entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
-                    fs::remove_file(entry.path()).map_err(Error::io(&entry.path()))?;
-                }
-            }
-        }
+        arrived::settle(&layout, &spool)?;
         for made in [&spool, &layout.blobs(), &layout.snapshots(), &layout.channels()] {
             fs::create_dir_all(made).map_err(Error::io(made))?;
         }
@@ -164,6 +157,7 @@ impl Layout {
             let ended =
                 |path: &Path| lock_file(&path.join("lock")).is_ok_and(|file| file.file().try_lock().is_ok());
             if path.is_dir() && ended(&path) {
+                arrived::settle(&layout, &path)?;
                 fs::remove_dir_all(&path).map_err(Error::io(&path))?;
             }
         }

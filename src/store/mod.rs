@@ -22,6 +22,7 @@ mod audit;
 mod blobs;
 mod bridge;
 mod catalogue;
+mod cause;
 mod error;
 mod gc;
 mod incident;

@@ -1,5 +1,6 @@
 //! Known files as rows, and what catalogue and sidecars answer about them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,9 @@ use super::sidecar::{self, Sidecar};
 use super::{Error, Store, recover};
 use crate::digest::Sha256;
 use crate::wheel::{Damage, DamageCode, Facts, ProjectName};
+
+/// How many sidecars are read from a database at once. Those of large wheels have hundreds of kilobytes.
+const AT_ONCE: usize = 64;
 
 /// The upstream of files that people put in: by `add`, or by an upload.
 pub const LOCAL: &str = "local";
@@ -99,9 +103,10 @@ impl Store {
     ///
     /// A file whose sidecar is damaged is among them, with that as its only fact.
     pub fn rows(&self, project: &ProjectName) -> Result<Vec<Row>, Error> {
-        let mut rows = Vec::new();
-        for listed in self.listing(project)? {
-            match self.row_named(&listed.sha256, &listed.file) {
+        let listing = self.listing(project)?;
+        let mut rows = Vec::with_capacity(listing.len());
+        for (listed, row) in listing.iter().zip(self.rows_of(&listing)) {
+            match row {
                 Ok(Some(row)) => rows.push(row),
                 // Its sidecar was taken away by hand, or is being replaced by `verify --repair`.
                 Ok(None) => {
@@ -117,6 +122,23 @@ impl Store {
         Ok(rows)
     }
 
+    /// For each of these files what [`Store::row_named`] yields, at the cost of a few questions where a database is asked. An
+    /// error that concerns more than one sidecar ends it.
+    pub fn rows_of<'a>(
+        &'a self,
+        files: &'a [Listed],
+    ) -> impl Iterator<Item = Result<Option<Row>, Error>> + 'a {
+        files.chunks(AT_ONCE).flat_map(|some| match self.sidecars(some) {
+            Ok(sidecars) => {
+                let row = |(sidecar, file): (Result<Option<Sidecar>, Error>, &Listed)| {
+                    sidecar.map(|sidecar| sidecar.and_then(|sidecar| row_of(&sidecar, &file.file)))
+                };
+                sidecars.into_iter().zip(some).map(row).collect()
+            }
+            Err(error) => vec![Err(error)],
+        })
+    }
+
     /// The file with that digest; under the name of its first sight where it is known by several.
     pub fn row(&self, sha256: &Sha256) -> Result<Option<Row>, Error> {
         let sidecar = self.sidecar(sha256)?;
@@ -125,8 +147,7 @@ impl Store {
 
     /// The file with that digest and that name.
     pub fn row_named(&self, sha256: &Sha256, file: &str) -> Result<Option<Row>, Error> {
-        let sidecar = self.sidecar(sha256)?;
-        Ok(sidecar.and_then(|sidecar| sidecar.entry(file).map(|entry| sidecar.row(entry))))
+        Ok(self.sidecar(sha256)?.and_then(|sidecar| row_of(&sidecar, file)))
     }
 
     /// The file that was fetched from that URL, for indexes that state no digest.
@@ -148,6 +169,26 @@ impl Store {
         self.digest(&pin_key(upstream, file))
     }
 
+    /// As [`Store::pinned`], for many files: those that were seen there, by their names.
+    pub fn pins<'a>(
+        &self,
+        upstream: &str,
+        files: impl IntoIterator<Item = &'a str>,
+    ) -> Result<HashMap<&'a str, Sha256>, Error> {
+        let files: HashMap<Vec<u8>, &str> =
+            files.into_iter().map(|file| (pin_key(upstream, file), file)).collect();
+        let keys: Vec<Vec<u8>> = files.keys().cloned().collect();
+        self.read(|catalogue| {
+            let mut pins = HashMap::with_capacity(keys.len());
+            catalogue.records(&keys, &mut |key, payload| {
+                let sha256 = payload.try_into().map(Sha256).map_err(|_| strange(key))?;
+                pins.extend(files.get(key).map(|file| (*file, sha256)));
+                Ok(())
+            })?;
+            Ok(pins)
+        })
+    }
+
     /// The digest that a record names.
     fn digest(&self, key: &[u8]) -> Result<Option<Sha256>, Error> {
         self.read(|catalogue| match catalogue.record(key)? {
@@ -158,30 +199,61 @@ impl Store {
 
     /// All that is known of a digest.
     pub(super) fn sidecar(&self, sha256: &Sha256) -> Result<Option<Sidecar>, Error> {
-        if !self.places.sidecars_in_catalogue() && self.database.is_none() {
+        if self.sidecars_are_files() {
             return recover::find_sidecar(&self.places.blobs, sha256);
         }
         let key = recover::sidecar_key(sha256);
         let Some(bytes) = self.read(|catalogue| catalogue.record(&key))? else { return Ok(None) };
-        Sidecar::parse(&bytes, sha256)
-            .map(Some)
+        self.parse_sidecar(&bytes, sha256).map(Some)
+    }
+
+    /// All that is known of the digests of some files.
+    fn sidecars(&self, files: &[Listed]) -> Result<Vec<Result<Option<Sidecar>, Error>>, Error> {
+        if self.sidecars_are_files() {
+            return Ok(files.iter().map(|file| self.sidecar(&file.sha256)).collect());
+        }
+        let keys: Vec<Vec<u8>> = files.iter().map(|file| recover::sidecar_key(&file.sha256)).collect();
+        let found = self.read(|catalogue| {
+            let mut found: HashMap<Vec<u8>, Vec<u8>> = HashMap::with_capacity(keys.len());
+            catalogue.records(&keys, &mut |key, payload| {
+                found.insert(key.to_vec(), payload.to_vec());
+                Ok(())
+            })?;
+            Ok(found)
+        })?;
+        let parse = |(key, file): (&Vec<u8>, &Listed)| {
+            found.get(key).map(|bytes| self.parse_sidecar(bytes, &file.sha256)).transpose()
+        };
+        Ok(keys.iter().zip(files).map(parse).collect())
+    }
+
+    fn sidecars_are_files(&self) -> bool {
+        !self.places.sidecars_in_catalogue() && self.database.is_none()
+    }
+
+    fn parse_sidecar(&self, bytes: &[u8], sha256: &Sha256) -> Result<Sidecar, Error> {
+        Sidecar::parse(bytes, sha256)
             .map_err(|error| Error::Damaged { path: self.catalogue_name(), found: error.to_string() })
     }
 }
 
+fn row_of(sidecar: &Sidecar, file: &str) -> Option<Row> {
+    sidecar.entry(file).map(|entry| sidecar.row(entry))
+}
+
 /// The row of a file whose facts cannot be read: damaged, so that no device is given it.
-fn unreadable_row(listed: Listed, found: &str) -> Row {
+fn unreadable_row(listed: &Listed, found: &str) -> Row {
     let facts = Facts {
-        project: Some(listed.project),
-        version: listed.version,
-        requires_python: listed.requires_python,
+        project: Some(listed.project.clone()),
+        version: listed.version.clone(),
+        requires_python: listed.requires_python.clone(),
         metadata_sha256: listed.metadata_sha256,
         damage: vec![Damage {
             code: DamageCode::Damaged,
             member: None,
             text: format!("the store's sidecar file {found}; run jetwheel verify --repair"),
         }],
-        ..Facts::blank(listed.file, listed.sha256, listed.size)
+        ..Facts::blank(listed.file.clone(), listed.sha256, listed.size)
     };
-    Row { facts: Arc::new(facts), provenance: listed.provenance, held: listed.held }
+    Row { facts: Arc::new(facts), provenance: listed.provenance.clone(), held: listed.held }
 }

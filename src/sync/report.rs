@@ -1,6 +1,6 @@
 //! What a pass did, as values: the JSON of `sync --format json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
@@ -62,7 +62,7 @@ pub struct DeviceReport {
 }
 
 /// One file of a set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Package {
     /// Project.
     pub name: ProjectName,
@@ -83,7 +83,7 @@ pub struct Package {
 }
 
 /// How a file of a set stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub enum State {
     /// The store had it.
     #[serde(rename = "held")]
@@ -289,10 +289,9 @@ pub enum Outcome {
 impl Report {
     /// Adds the report on one project.
     pub(super) fn add(&mut self, part: Self) {
+        // No other project has the same packages.
         for row in part.devices {
-            for package in row.packages {
-                self.put_package(&row.device, package);
-            }
+            self.put_packages(&row.device, row.packages);
         }
         self.shadowed.extend(part.shadowed);
         self.kept.extend(part.kept);
@@ -317,16 +316,23 @@ impl Report {
         *counter = counter.saturating_add(number);
     }
 
-    /// Adds a file to what a device gets, once.
-    pub(super) fn put_package(&mut self, device: &str, package: Package) {
+    /// Adds files to what a device gets.
+    pub(super) fn put_packages(&mut self, device: &str, packages: impl IntoIterator<Item = Package>) {
         match self.devices.iter_mut().find(|row| row.device == device) {
-            Some(row) if row.packages.contains(&package) => {}
-            Some(row) => row.packages.push(package),
+            Some(row) => row.packages.extend(packages),
             None => self.devices.push(DeviceReport {
                 device: device.to_owned(),
-                packages: vec![package],
+                packages: packages.into_iter().collect(),
                 ..DeviceReport::default()
             }),
+        }
+    }
+
+    /// Leaves each package of a device once, though several requirements name it.
+    pub(super) fn drop_same_packages(&mut self) {
+        for row in &mut self.devices {
+            let mut seen = HashSet::new();
+            row.packages.retain(|package| seen.insert(package.clone()));
         }
     }
 

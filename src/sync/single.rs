@@ -101,6 +101,7 @@ impl Singles {
         for (want, plan) in wants.iter().zip(&plans) {
             self.tell(want, plan, &gathered, &entry.asked, &mut report).await;
         }
+        report.drop_same_packages();
         Ok(report)
     }
 

@@ -18,6 +18,7 @@ mod chaos;
 mod cli;
 mod config;
 mod crowd;
+mod database;
 mod detect;
 mod device;
 mod docs;

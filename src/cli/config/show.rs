@@ -83,6 +83,7 @@ pub(in super::super) fn run(arguments: &Arguments, context: &mut Context) -> any
     let Verb::Show = arguments.verb;
     // What only `serve` would find out.
     context.config.limits.per_client()?;
+    context.config.limits.connections()?;
     context.config.limits.largest_upload()?;
     let rows = rows(context)?;
     let Named { file, file_by, .. } = &context.named;

@@ -30,6 +30,7 @@ use crate::digest::Sha256;
 use crate::store::Error;
 use crate::store::bridge::Bridge;
 use crate::store::catalogue::record::Stamp;
+use crate::store::cause::{is_of_tls, tell_of_waiting};
 use crate::wording::with_causes;
 use address::parse;
 use transfer::{Ranges, send};
@@ -126,7 +127,7 @@ impl Bucket {
         T: Send + 'static,
         F: Future<Output = object_store::Result<T>> + Send + 'static,
     {
-        let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let (began, mut pause, mut told) = (Instant::now(), FIRST_PAUSE, false);
         loop {
             let gone = || Err(self.away("the store is being closed".to_owned()));
             let Some(answer) = self.bridge.wait(work(Arc::clone(&self.client))) else { return gone() };
@@ -136,8 +137,17 @@ impl Bucket {
                 Err(error) => error,
             };
             let patience = Duration::from_millis(self.patience_ms.load(Ordering::Relaxed));
+            let found = with_causes(&error);
+            if is_of_tls(&error) {
+                let found =
+                    format!("{found}; s3.ca names the authority that signed the server's certificate");
+                return Err(Error::Address { address: self.name.clone(), found });
+            }
             if !matches!(error, object_store::Error::Generic { .. }) || began.elapsed() >= patience {
-                return Err(self.away(with_causes(&error)));
+                return Err(self.away(found));
+            }
+            if !std::mem::replace(&mut told, true) {
+                tell_of_waiting(&self.name, &found, patience);
             }
             std::thread::sleep(pause);
             pause = pause.saturating_mul(2).min(LONGEST_PAUSE);

@@ -23,7 +23,7 @@ impl Singles {
             let Some(candidate) = gathered.candidates.get(*index) else { continue };
             let Knowledge::Facts { facts, fresh, .. } = &candidate.knowledge else { continue };
             let state = if *fresh { State::Fetched } else { State::Held };
-            report.put_package(device, package_of(candidate, gathered, *index, state, Some(facts.size)));
+            report.put_packages(device, [package_of(candidate, gathered, *index, state, Some(facts.size))]);
             report.kept.push(Kept {
                 device: device.clone(),
                 requirement: requirement.clone(),
@@ -91,7 +91,7 @@ impl Singles {
                 Some(size) => Some(size),
                 None => self.shelf.taker.size(origin).await,
             };
-            report.put_package(&device, package_of(candidate, gathered, index, state, size));
+            report.put_packages(&device, [package_of(candidate, gathered, index, state, size)]);
             report.put_planned(
                 &device,
                 Planned {

@@ -21,9 +21,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Makes a cluster and starts it.
+    /// Makes a cluster and starts it. Everybody may come in, but the role `guarded` by a password alone, where there is one.
     pub(crate) fn start() -> Self {
-        Self::start_as(|_| {})
+        Self::start_as(|cluster| {
+            let rules = "host all guarded 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
+            fs_err::write(cluster.join("pg_hba.conf"), rules).unwrap();
+        })
     }
 
     /// The same, with a certificate and its key, and over TLS alone.
