@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -22,6 +23,17 @@ use crate::store::Pieces;
 /// Of pieces of 64 KiB, 128 KiB, 256 KiB and 1 MiB, 2.1 GB over loopback took 1.8, 1.3, 1.0 and 0.8 s of processor time, and
 /// 32 clients 30, 40, 53 and 148 MB.
 const PIECE: usize = 128 * 1024;
+
+/// How many bytes of pieces all answers may hold together before they make do with less: 170 answers under way, more than the cores
+/// of a mirror can fill. Without a bound, clients that ask for files by HTTP/2 and take nothing of them would have it hold 1.2 GB.
+const AMPLE: usize = 64 << 20;
+
+/// As [`PIECE`], once that much is held; two are then in memory for each answer, so that all that the connections of a mirror allow
+/// are another 100 MB.
+const SCARCE_PIECE: usize = 16 << 10;
+
+/// How many bytes of pieces all answers hold.
+static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -89,12 +101,12 @@ pub(super) struct FileBody {
     at: u64,
     end: u64,
     outbox: Option<Outbox>,
-    reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
+    reading: Option<JoinHandle<io::Result<Buffer>>>,
     spare: Spare,
 }
 
 /// Buffers that were sent and can be filled again: at most two, since no more are ever out.
-type Spare = Arc<Mutex<Vec<Vec<u8>>>>;
+type Spare = Arc<Mutex<Vec<Buffer>>>;
 
 impl fmt::Debug for FileBody {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -134,11 +146,11 @@ impl FileBody {
         self.reading = None;
         match read.map_err(io::Error::other).and_then(|read| read) {
             Ok(buffer) => {
-                self.at = self.at.saturating_add(buffer.len() as u64);
-                if self.left() > 0 {
+                self.at = self.at.saturating_add(buffer.0.len() as u64);
+                if self.left() > 0 && is_ample() {
                     self.reading = Some(start_reading(&self.file, &self.spare, self.at, self.end));
                 }
-                let lent = Lent { buffer, spare: Arc::clone(&self.spare) };
+                let lent = Lent { buffer: Some(buffer), spare: Arc::clone(&self.spare) };
                 Poll::Ready(Some(Ok(Bytes::from_owner(lent))))
             }
             Err(error) => {
@@ -149,36 +161,63 @@ impl FileBody {
     }
 }
 
-fn start_reading(file: &Arc<File>, spare: &Spare, at: u64, end: u64) -> JoinHandle<io::Result<Vec<u8>>> {
+fn start_reading(file: &Arc<File>, spare: &Spare, at: u64, end: u64) -> JoinHandle<io::Result<Buffer>> {
     let file = Arc::clone(file);
     let spare = Arc::clone(spare);
     tokio::task::spawn_blocking(move || {
-        let length = usize::try_from(end.saturating_sub(at)).unwrap_or(PIECE).min(PIECE);
-        let mut buffer = spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        buffer.resize(length, 0);
+        let most = if is_ample() { PIECE } else { SCARCE_PIECE };
+        let length = usize::try_from(end.saturating_sub(at)).unwrap_or(most).min(most);
+        let kept = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let fits = |buffer: &Buffer| (length..=most).contains(&buffer.0.capacity());
+        let mut buffer = kept.filter(fits).unwrap_or_else(|| Buffer::new(length));
+        buffer.0.resize(length, 0);
         // The length was promised in a header: a file that was cut since then ends the connection.
-        file.read_exact_at(&mut buffer, at)?;
+        file.read_exact_at(&mut buffer.0, at)?;
         Ok(buffer)
     })
 }
 
+fn is_ample() -> bool {
+    HELD.load(Ordering::Relaxed) < AMPLE
+}
+
+/// A buffer that counts as held; it never grows.
+struct Buffer(Vec<u8>);
+
+impl Buffer {
+    fn new(length: usize) -> Self {
+        let bytes = Vec::with_capacity(length);
+        HELD.fetch_add(bytes.capacity(), Ordering::Relaxed);
+        Self(bytes)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.0.capacity(), Ordering::Relaxed);
+    }
+}
+
 /// A buffer on its way to a client.
 struct Lent {
-    buffer: Vec<u8>,
+    buffer: Option<Buffer>,
     spare: Spare,
 }
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        &self.buffer
+        self.buffer.as_ref().map_or(&[], |buffer| &buffer.0)
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < 2 {
-            spare.push(std::mem::take(&mut self.buffer));
+        if let Some(buffer) = self.buffer.take()
+            && is_ample()
+            && spare.len() < 2
+        {
+            spare.push(buffer);
         }
     }
 }
