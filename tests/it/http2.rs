@@ -26,8 +26,8 @@ const WHEEL: &str = "demo-1.0-py3-none-any.whl";
 /// More than the mirror holds of a file for a client.
 const LARGE: usize = 1 << 20;
 
-/// What hostile clients may add to the mirror's memory, in bytes: below the 24 MB that each flood sends.
-const BOUND: u64 = 20 << 20;
+/// What floods may add to the mirror's memory, in bytes: each of ten sends 24 MB or more.
+const BOUND: u64 = 48 << 20;
 
 /// How many answers an attack of that kind holds: eight on each of fifty connections.
 const HELD: usize = 400;

