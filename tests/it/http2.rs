@@ -150,7 +150,7 @@ const CONNECTION: &[(&str, &str, &str)] = &[
     ("unknown-pseudo", "PROTOCOL_ERROR", "8.3"),
 ];
 
-/// What ends a stream alone, by which code of a RST_STREAM, and the section that says so.
+/// What ends a stream alone, by which code of a `RST_STREAM`, and the section that says so.
 const STREAM: &[(&str, &str, &str)] = &[
     ("stream-window-overflow", "FLOW_CONTROL_ERROR", "6.9.1"),
     ("priority-of-itself", "PROTOCOL_ERROR", "5.3 of RFC 7540"),

@@ -1,5 +1,6 @@
 //! Upstreams that mean harm: answers by the byte, and links and redirects into the mirror's own machine.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -135,7 +136,10 @@ fn a_link_with_a_million_attributes_is_only_long() {
         assert!(peak < 128 << 10, "{peak} KiB");
         return;
     }
-    let attributes: String = (0..1_500_000).map(|n| format!("a{n}=1 ")).collect();
+    let mut attributes = String::new();
+    for number in 0..1_500_000 {
+        write!(attributes, "a{number}=1 ").unwrap();
+    }
     let text = format!("<a {attributes}href=\"/f/{WHEEL}\" href=\"/g/{WHEEL}\" data-yanked>x</a>");
     let parsed = jetwheel::simple::parse_html(&text);
     let [link] = &parsed.page.files[..] else { panic!("{:?}", parsed.page.files.len()) };
