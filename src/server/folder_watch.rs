@@ -16,29 +16,35 @@ pub(super) struct FolderWatch {
 }
 
 impl FolderWatch {
-    /// Watches folders; those that do not exist are watched for by the one they would appear in. None where the kernel has no
-    /// watch to spare, or no folder is there.
-    pub(super) fn of(folders: &[&Path]) -> Option<Self> {
-        let changes = WatchFlags::CREATE
+    /// Watches a folder and some in it. What does not exist is watched for where it would appear. None where the kernel has no
+    /// watch to spare, or there is no such place either.
+    pub(super) fn of(folder: &Path, inner: &[&str]) -> Option<Self> {
+        let comes = WatchFlags::CREATE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        let changes = comes
             | WatchFlags::MODIFY
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::ATTRIB
             | WatchFlags::MOVED_FROM
-            | WatchFlags::MOVED_TO
-            | WatchFlags::DELETE
-            | WatchFlags::DELETE_SELF
-            | WatchFlags::MOVE_SELF
-            | WatchFlags::ONLYDIR;
-        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        let mut watched = 0_usize;
-        for folder in folders {
-            match inotify::add_watch(&watch, *folder, changes) {
-                Ok(_) => watched = watched.saturating_add(1),
-                Err(Errno::NOENT | Errno::NOTDIR) => {}
-                Err(_) => return None,
+            | WatchFlags::DELETE;
+        let kernel = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+        let watch = |folder: &Path, of: WatchFlags| match inotify::add_watch(&kernel, folder, of) {
+            Ok(_) => Some(true),
+            Err(Errno::NOENT | Errno::NOTDIR) => Some(false),
+            Err(_) => None,
+        };
+        if watch(folder, changes)? {
+            for name in inner {
+                watch(&folder.join(name), changes)?;
             }
+        } else if !watch(folder.parent()?, comes)? || watch(folder, changes)? {
+            // Without a place nothing tells of it; and it may have come between the two looks.
+            return None;
         }
-        (watched > 0).then_some(Self { kernel: watch, changed: AtomicBool::new(false) })
+        Some(Self { kernel, changed: AtomicBool::new(false) })
     }
 
     /// Whether nothing has changed since it was made. Does not block.
@@ -62,7 +68,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (file, sub) = (dir.path().join("a.toml"), dir.path().join("sub"));
         let changed_by = |change: &dyn Fn()| {
-            let watch = FolderWatch::of(&[dir.path(), &sub]).unwrap();
+            let watch = FolderWatch::of(dir.path(), &["sub"]).unwrap();
             assert!(watch.is_quiet());
             change();
             !watch.is_quiet() && !watch.is_quiet()
@@ -73,6 +79,14 @@ mod tests {
         assert!(changed_by(&|| fs_err::write(sub.join("b.toml"), "1").unwrap()));
         assert!(changed_by(&|| fs_err::rename(&file, sub.join("b.toml")).unwrap()));
         assert!(changed_by(&|| fs_err::remove_dir_all(&sub).unwrap()));
-        assert!(FolderWatch::of(&[&sub]).is_none());
+        assert!(FolderWatch::of(&sub.join("deeper"), &[]).is_none());
+        let waits = FolderWatch::of(&sub, &[]).unwrap();
+        fs_err::write(dir.path().join("a.toml"), "3").unwrap();
+        assert!(!waits.is_quiet(), "something came beside it");
+        let waits = FolderWatch::of(&sub, &[]).unwrap();
+        fs_err::write(dir.path().join("a.toml"), "4").unwrap();
+        assert!(waits.is_quiet());
+        fs_err::create_dir(&sub).unwrap();
+        assert!(!waits.is_quiet());
     }
 }

@@ -128,20 +128,14 @@ impl PolicySource {
         Self { folder: Some(folder), current: RwLock::new(current) }
     }
 
-    /// The policy as of now, if that can be told without a look into the folder. Does not block.
-    ///
-    /// Where there was no folder and still is none, a look at its name is all that is needed: it lies beside the store, and that
-    /// a name is not there is kept by the kernel.
+    /// The policy as of now, if the kernel's word is enough to tell it. Does not block.
     pub(super) fn unchanged(&self) -> Option<Arc<InForce>> {
         // Who writes may be reading the folder. Those that only look do not keep each other from it.
         let current = self.current.try_read().ok()?;
-        let quiet = || {
+        if self.folder.is_some() {
             let watch = current.watch.as_ref()?;
-            (!current.mark.fresh && current.looked.elapsed() < TRUSTED && watch.is_quiet()).then_some(())
-        };
-        let absent = |folder: &Folder| folder.optional && !current.mark.there && !folder.dir.exists();
-        if self.folder.as_ref().is_some_and(|folder| !absent(folder)) {
-            quiet()?;
+            let quiet = !current.mark.fresh && current.looked.elapsed() < TRUSTED && watch.is_quiet();
+            quiet.then_some(())?;
         }
         Some(Arc::clone(&current.in_force))
     }
@@ -154,7 +148,7 @@ impl PolicySource {
             current.looked = Instant::now();
             // It begins before the look: what changes after that is told.
             if !current.watch.as_ref().is_some_and(FolderWatch::is_quiet) {
-                current.watch = FolderWatch::of(&[dir, &dir.join(ADVISORIES)]);
+                current.watch = FolderWatch::of(dir, &[ADVISORIES]);
             }
             let mark = Mark::of(dir);
             if mark.linked {
@@ -274,6 +268,7 @@ mod tests {
         };
         let optional = PolicySource::optional_folder(place.clone(), load()).unwrap();
         let awaited = PolicySource::awaited_folder(place.clone(), load());
+        assert_eq!(optional.in_force().generation, 0);
         assert!(optional.unchanged().is_some_and(|policy| policy.generation == 0));
         assert!(awaited.in_force().broken.as_ref().unwrap().contains("policies"));
         fs_err::create_dir(&place).unwrap();
