@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::sync::parse_size;
 use super::{Usage, pull};
 use crate::access::{Reading, Rules};
-use crate::server::{ClientLimits, Rate};
+use crate::server::{self, ClientLimits, MOST_CONNECTIONS, Rate};
 use crate::store::{Backends, Postgres, S3};
 use crate::upstream::{Login, Options};
+use crate::wheel::Size;
 
 mod keys;
 pub(super) mod show;
@@ -85,6 +85,8 @@ pub struct Access {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
+    /// Connections of all clients at once.
+    pub connections: Option<usize>,
     /// Connections of one client at once.
     pub connections_per_client: Option<usize>,
     /// Requests of one client in each second, in the long run.
@@ -128,10 +130,22 @@ impl Limits {
         Ok(ClientLimits { connections: self.connections_per_client, requests, trusted_proxies })
     }
 
+    /// Connections of all clients at once.
+    pub fn connections(&self) -> Result<usize, Usage> {
+        match self.connections {
+            None => Ok(server::Limits::default().connections),
+            Some(connections @ 1..=MOST_CONNECTIONS) => Ok(connections),
+            Some(other) => Err(Usage(format!(
+                "[limits] connections is {other}, expected 1 to {MOST_CONNECTIONS}: each takes memory and two open files"
+            ))),
+        }
+    }
+
     /// The largest upload in bytes.
     pub fn largest_upload(&self) -> Result<Option<u64>, Usage> {
-        let size = self.largest_upload.as_deref().map(parse_size).transpose();
-        size.map_err(|error| Usage(format!("[limits] largest_upload: {error}")))
+        let size = self.largest_upload.as_deref().map(str::parse::<Size>).transpose();
+        let size = size.map_err(|error| Usage(format!("[limits] largest_upload: {error}")))?;
+        Ok(size.map(|size| size.0))
     }
 }
 

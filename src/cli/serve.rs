@@ -10,9 +10,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::hands::Commands;
 use super::pull::Asked;
-use super::{Answer, Context, Named, Usage, forward, load_policy, log, pull, snapshot};
+use super::{Answer, Context, Usage, forward, log, policies, pull, snapshot};
 use crate::server::forwarded::is_mount;
-use crate::server::{AfterChange, Limits, PolicySource, Server, Tls};
+use crate::server::{AfterChange, Limits, PolicySource, Server, Tls, connections_that_fit};
 use crate::store::Store;
 
 /// Where the mirror listens unless it is told otherwise: only this machine reaches it.
@@ -73,12 +73,15 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         return Err(Usage(format!("prefix is {prefix:?}, expected a path such as /mirror")).into());
     }
     let tls = tls(arguments, context)?;
-    let limits = context.config.limits.per_client()?;
+    let per_client = context.config.limits.per_client()?;
+    let connections = context.config.limits.connections()?;
     let largest_upload = context.config.limits.largest_upload()?;
-    let load = Box::new(|dir: &Path| load_policy(dir).map_err(|error| format!("{error:#}")));
+    let load = Box::new(|dir: &Path| policies::load(dir).map_err(|error| format!("{error:#}")));
     let policies = match context.site_policies() {
         // A folder that the command line names is there, or its name is wrong; one of the configuration may be mounted later.
-        Some((dir, Named::InConfiguration)) if !dir.exists() => PolicySource::awaited_folder(dir, load),
+        Some((dir, policies::Named::InConfiguration)) if !dir.exists() => {
+            PolicySource::awaited_folder(dir, load)
+        }
         Some((dir, _)) => PolicySource::folder(dir, load).map_err(Usage)?,
         None => PolicySource::optional_folder(context.bundle_policies(), load).map_err(Usage)?,
     };
@@ -101,7 +104,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         // Before the address is announced: a signal that comes at once must stop it as well.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let server = Server::bind(listen, store, policies, Limits::default())
+        let limits = Limits { connections: connections_that_fit(connections), ..Limits::default() };
+        let server = Server::bind(listen, store, policies, limits)
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
         let server = server.with_rules(context.config.access.rules());
@@ -121,7 +125,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             Some(pull) => server.with_pull(Arc::new(pull.start(Arc::clone(&store_for_commands)))),
             None => server,
         };
-        let server = server.with_client_limits(limits);
+        let server = server.with_client_limits(per_client);
         let server = match largest_upload {
             Some(bytes) => server.with_largest_upload(bytes),
             None => server,

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt as _;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -23,6 +24,17 @@ use crate::store::Pieces;
 /// Of pieces of 64 KiB, 128 KiB, 256 KiB and 1 MiB, 2.1 GB over loopback took 1.8, 1.3, 1.0 and 0.8 s of processor time, and
 /// 32 clients 30, 40, 53 and 148 MB.
 const PIECE: usize = 128 * 1024;
+
+/// How many bytes of pieces all answers may hold together before they make do with less: 170 answers under way, more than the cores
+/// of a mirror can fill. Without a bound, clients that ask for files by HTTP/2 and take nothing of them would have it hold 1.2 GB.
+const AMPLE: usize = 64 << 20;
+
+/// As [`PIECE`], once that much is held; two are then in memory for each answer, so that all that the connections of a mirror allow
+/// are another 100 MB.
+const SCARCE_PIECE: usize = 16 << 10;
+
+/// How many bytes of pieces all answers hold.
+static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -96,7 +108,7 @@ pub(super) struct FileBody {
 }
 
 /// Buffers that were sent and can be filled again: at most two, since no more are ever out.
-type Spare = Arc<Mutex<Vec<Vec<u8>>>>;
+type Spare = Arc<Mutex<Vec<Buffer>>>;
 
 impl fmt::Debug for FileBody {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,7 +145,7 @@ impl FileBody {
         if self.reading.is_none() {
             let mut buffer = Lent::new(&self.spare, self.left());
             if let Some(count) = read_from_memory(&self.file, buffer.as_mut(), self.at) {
-                buffer.bytes.truncate(count);
+                buffer.buffer.0.truncate(count);
                 return Poll::Ready(Some(Ok(self.advance(buffer))));
             }
             self.reading = Some(start_reading(&self.file, buffer, self.at));
@@ -151,7 +163,7 @@ impl FileBody {
     }
 
     fn advance(&mut self, buffer: Lent) -> Bytes {
-        self.at = self.at.saturating_add(buffer.bytes.len() as u64);
+        self.at = self.at.saturating_add(buffer.buffer.0.len() as u64);
         Bytes::from_owner(buffer)
     }
 }
@@ -172,38 +184,64 @@ fn start_reading(file: &Arc<File>, mut buffer: Lent, at: u64) -> JoinHandle<io::
     })
 }
 
+fn is_ample() -> bool {
+    HELD.load(Ordering::Relaxed) < AMPLE
+}
+
+/// A buffer that counts as held; it never grows.
+#[derive(Default)]
+struct Buffer(Vec<u8>);
+
+impl Buffer {
+    fn new(length: usize) -> Self {
+        let bytes = Vec::with_capacity(length);
+        HELD.fetch_add(bytes.capacity(), Ordering::Relaxed);
+        Self(bytes)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.0.capacity(), Ordering::Relaxed);
+    }
+}
+
 /// A buffer on its way to a client.
 struct Lent {
-    bytes: Vec<u8>,
+    buffer: Buffer,
     spare: Spare,
 }
 
 impl Lent {
     /// One for the next piece, of which there are at most `left` bytes.
     fn new(spare: &Spare, left: u64) -> Self {
-        let mut bytes = spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        bytes.resize(usize::try_from(left).unwrap_or(PIECE).min(PIECE), 0);
-        Self { bytes, spare: Arc::clone(spare) }
+        let most = if is_ample() { PIECE } else { SCARCE_PIECE };
+        let length = usize::try_from(left).unwrap_or(most).min(most);
+        let kept = spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let fits = |buffer: &Buffer| (length..=most).contains(&buffer.0.capacity());
+        let mut buffer = kept.filter(fits).unwrap_or_else(|| Buffer::new(length));
+        buffer.0.resize(length, 0);
+        Self { buffer, spare: Arc::clone(spare) }
     }
 }
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        &self.buffer.0
     }
 }
 
 impl AsMut<[u8]> for Lent {
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        &mut self.buffer.0
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < 2 {
-            spare.push(std::mem::take(&mut self.bytes));
+        if is_ample() && spare.len() < 2 {
+            spare.push(std::mem::take(&mut self.buffer));
         }
     }
 }

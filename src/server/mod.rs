@@ -42,6 +42,7 @@ mod outbox;
 mod pace;
 mod pages;
 pub(crate) mod path;
+mod places;
 mod process;
 pub mod pull;
 mod pulled;
@@ -63,6 +64,7 @@ mod watched;
 pub use api::{Hands, Say, SyncEnd, SyncOrder};
 pub use clients::{ClientLimits, Network, Rate};
 pub use in_force::{Load, PolicySource};
+pub use places::{MOST_CONNECTIONS, connections_that_fit};
 pub use tls::{Tls, TlsError};
 pub use upload::{AfterChange, LARGEST as LARGEST_UPLOAD};
 
@@ -80,8 +82,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 400 connections are one socket and one file each, which fits the usual limit of 1,024 open files. pip and uv keep a
-    /// connection for seconds; a stall of a minute is past what a slow disk on a device causes.
+    /// 400 connections fit the usual limit of 1,024 open files (`places.rs`). pip and uv keep a connection for seconds; a stall of
+    /// a minute is past what a slow disk on a device causes.
     fn default() -> Self {
         Self {
             connections: 400,

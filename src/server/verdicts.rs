@@ -17,7 +17,7 @@ use crate::digest::Sha256;
 use crate::policy::{Code, DeviceProfile, Judgement, Reason, Verdict, code_name, judge};
 use crate::resolve::closure::{Brief, Change, Connected, Wheel};
 use crate::resolve::{Failure, KnownFile, Request, Resolution, resolve_rows};
-use crate::store::{self, Listed, Store};
+use crate::store::{self, Listed, Row, Store};
 use crate::wheel::{Facts, ProjectName};
 
 /// How much is kept of verdicts on single files, in bytes: those on some 40,000 files.
@@ -329,8 +329,15 @@ impl Verdicts {
     ) -> Result<(Vec<Listed>, Vec<Wheel>), store::Error> {
         let files = self.listing(project, terms.scope)?;
         let mut wheels = Vec::with_capacity(files.len());
-        for file in &files {
-            let alone = self.alone(file, terms)?;
+        let known: Vec<Option<Arc<Alone>>> = files.iter().map(|file| self.known(file, terms)).collect();
+        let unknown = files.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let unknown: Vec<Listed> = unknown.map(|(file, _)| file.clone()).collect();
+        let mut rows = self.store.rows_of(&unknown);
+        for (file, known) in files.iter().zip(known) {
+            let alone = match known {
+                Some(alone) => alone,
+                None => self.judge_alone(file, facts_of(file, rows.next().unwrap_or(Ok(None)))?, terms),
+            };
             // Of a file that is refused already no rule asks more than its name.
             let brief = if terms.in_force.policy.lists(project, alone.verdict) {
                 self.brief(file)?
@@ -345,17 +352,26 @@ impl Verdicts {
     /// What judging a file alone says, kept for as long as the policy is in force: what the bytes of a digest contain does not
     /// change.
     fn alone(&self, file: &Listed, terms: Terms<'_>) -> Result<Arc<Alone>, store::Error> {
+        match self.known(file, terms) {
+            Some(alone) => Ok(alone),
+            None => Ok(self.judge_alone(file, self.facts(file)?, terms)),
+        }
+    }
+
+    /// What judging a file alone said, where that is at hand.
+    fn known(&self, file: &Listed, Terms { device, in_force, .. }: Terms<'_>) -> Option<Arc<Alone>> {
+        let key = (device.id.clone(), file.sha256, file.file.clone());
+        self.alone.find(&key).filter(|alone| alone.generation == in_force.generation)
+    }
+
+    fn judge_alone(&self, file: &Listed, facts: Result<Arc<Facts>, Reason>, terms: Terms<'_>) -> Arc<Alone> {
         let Terms { device, in_force, .. } = terms;
         let generation = in_force.generation;
-        let key = (device.id.clone(), file.sha256, file.file.clone());
-        if let Some(alone) = self.alone.find(&key).filter(|alone| alone.generation == generation) {
-            return Ok(alone);
-        }
-        let facts = match self.facts(file)? {
+        let facts = match facts {
             Ok(facts) => facts,
             // It is not kept, for `verify --repair` ends it.
             Err(reason) => {
-                return Ok(Arc::new(Alone { generation, verdict: Verdict::Refuse, reason: Some(reason) }));
+                return Arc::new(Alone { generation, verdict: Verdict::Refuse, reason: Some(reason) });
             }
         };
         let judgement = judge(&facts, device, &in_force.policy);
@@ -366,8 +382,9 @@ impl Verdicts {
         self.count(judgement.verdict, reason.as_ref());
         let weight = reason.as_ref().map_or(0, weight).saturating_add(file.file.len()).saturating_add(300);
         let alone = Arc::new(Alone { generation, verdict: judgement.verdict, reason });
+        let key = (device.id.clone(), file.sha256, file.file.clone());
         self.alone.keep(key, Arc::clone(&alone), weight);
-        Ok(alone)
+        alone
     }
 
     fn count(&self, verdict: Verdict, reason: Option<&Reason>) {
@@ -396,15 +413,23 @@ impl Verdicts {
 
     /// The facts of a file, or why they cannot be read.
     fn facts(&self, file: &Listed) -> Result<Result<Arc<Facts>, Reason>, store::Error> {
-        match self.store.row_named(&file.sha256, &file.file) {
-            Ok(Some(row)) => Ok(Ok(row.facts)),
-            Ok(None) => Ok(Err(unreadable("its sidecar file is lost"))),
-            Err(store::Error::Damaged { path, found }) => {
-                tracing::error!(file = file.file, sidecar = %path.display(), "damaged sidecar: {found}");
-                Ok(Err(unreadable("its sidecar file is damaged")))
-            }
-            Err(error) => Err(error),
+        facts_of(file, self.store.row_named(&file.sha256, &file.file))
+    }
+}
+
+/// The facts that were read of a file, or why they cannot be.
+fn facts_of(
+    file: &Listed,
+    row: Result<Option<Row>, store::Error>,
+) -> Result<Result<Arc<Facts>, Reason>, store::Error> {
+    match row {
+        Ok(Some(row)) => Ok(Ok(row.facts)),
+        Ok(None) => Ok(Err(unreadable("its sidecar file is lost"))),
+        Err(store::Error::Damaged { path, found }) => {
+            tracing::error!(file = file.file, sidecar = %path.display(), "damaged sidecar: {found}");
+            Ok(Err(unreadable("its sidecar file is damaged")))
         }
+        Err(error) => Err(error),
     }
 }
 

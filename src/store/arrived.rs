@@ -1,11 +1,13 @@
 //! Whole wheels of a set that is not whole yet, and what is left of them after a crash.
 //!
-//! `sync` puts a set into the store when all of it is there. Until then each wheel that has arrived is
-//! `arrived/<64 hex>.whl`. A process that is killed leaves it there; the next one that opens the store calls it
-//! `<64 hex>.left`, takes it in place of a download where it is wanted within a day, and removes it otherwise.
+//! `sync` puts a set into the store when all of it is there. Until then each wheel that has arrived is `<64 hex>.whl` in the
+//! spool of its process. A process that is killed leaves it there; the next one that opens the store, or the folder of a shared
+//! one, moves it to `arrived/<64 hex>.left`, takes it in place of a download where it is wanted within a day, and removes it
+//! otherwise.
 
 use std::ffi::OsStr;
 use std::io::{self, Seek as _};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use fs_err as fs;
@@ -18,19 +20,16 @@ use crate::digest::{HashingReader, Sha256};
 /// How long what a crash left waits to be wanted: whoever syncs every day finds it.
 const KEPT: Duration = Duration::from_hours(24);
 
+/// How the name of a wheel in the spool ends that has arrived.
+const ARRIVED: &str = "whl";
+
 impl Store {
-    /// Puts a spooled wheel where a crash does not take it away. As before, its file goes when the value is dropped.
+    /// Names a spooled wheel so that a crash does not take it away. As before, its file goes when the value is dropped.
     ///
-    /// Where that cannot be done, which is so in a store that several processes share, the file stays where it is.
+    /// Where that cannot be done, it has the name that it had.
     pub fn keep_arrived(&self, spooled: NamedTempFile, sha256: &Sha256) -> NamedTempFile {
-        if self.database.is_some() {
-            return spooled;
-        }
-        let folder = self.places.layout.arrived();
-        let path = folder.join(format!("{sha256}.whl"));
-        let Ok(name) = fs::create_dir_all(&folder).and_then(|()| TempPath::try_from_path(&path)) else {
-            return spooled;
-        };
+        let path = self.places.layout.spool().join(format!("{sha256}.{ARRIVED}"));
+        let Ok(name) = TempPath::try_from_path(&path) else { return spooled };
         match spooled.persist_noclobber(&path) {
             Ok(file) => NamedTempFile::from_parts(file, name),
             Err(error) => {
@@ -43,8 +42,8 @@ impl Store {
 
     /// What a crash left of a wheel, as a spooled file, and its size in bytes; none where it has not all of its bytes.
     pub fn take_left(&self, sha256: &Sha256) -> Result<Option<(NamedTempFile, u64)>, Error> {
-        let left = self.places.layout.arrived().join(format!("{sha256}.left"));
-        if self.database.is_some() || !left.exists() {
+        let left = left(&self.places.layout, sha256);
+        if !left.exists() {
             return Ok(None);
         }
         let failed = Error::io(&left);
@@ -67,27 +66,40 @@ impl Store {
     }
 }
 
-/// Has what a killed process left wait for a day. To be called before anybody uses the store.
-pub(super) fn settle(layout: &Layout) -> Result<(), Error> {
-    for entry in entries(layout)? {
+fn left(layout: &Layout, sha256: &Sha256) -> PathBuf {
+    layout.arrived().join(format!("{sha256}.left"))
+}
+
+/// Empties the spool of a process that has ended: wheels that had arrived wait for a day, all else goes.
+pub(super) fn settle(layout: &Layout, spool: &Path) -> Result<(), Error> {
+    for entry in entries(spool)? {
         let path = entry.path();
-        let settled = if is_older(&entry, KEPT) {
-            fs::remove_file(&path)
-        } else if path.extension() == Some(OsStr::new("whl")) {
-            fs::rename(&path, path.with_extension("left"))
-        } else {
-            Ok(())
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let named = path.file_stem().and_then(OsStr::to_str).and_then(|stem| stem.parse().ok());
+        let settled = match named.filter(|_| path.extension() == Some(OsStr::new(ARRIVED))) {
+            // A disk may be too full for one more folder.
+            Some(sha256) => fs::create_dir_all(layout.arrived())
+                .and_then(|()| fs::rename(&path, left(layout, &sha256)))
+                .or_else(|_| fs::remove_file(&path)),
+            None => fs::remove_file(&path),
         };
         settled.map_err(Error::io(&path))?;
     }
     Ok(())
 }
 
+/// Removes what nobody wanted for a day. To be called when the store is opened.
+pub(super) fn expire(layout: &Layout) -> Result<(), Error> {
+    sweep(layout, KEPT)
+}
+
 /// Removes what a crash left and nobody wanted for that long.
 pub(super) fn sweep(layout: &Layout, delay: Duration) -> Result<(), Error> {
-    for entry in entries(layout)? {
+    for entry in entries(&layout.arrived())? {
         let path = entry.path();
-        if path.extension() == Some(OsStr::new("left")) && is_older(&entry, delay) {
+        if is_older(&entry, delay) {
             match fs::remove_file(&path) {
                 // It was taken meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -98,14 +110,13 @@ pub(super) fn sweep(layout: &Layout, delay: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-/// What lies in the folder of arrived wheels; nothing where there is no such folder.
-fn entries(layout: &Layout) -> Result<Vec<fs::DirEntry>, Error> {
-    let folder = layout.arrived();
+/// What lies in a folder; nothing where there is no such folder.
+fn entries(folder: &Path) -> Result<Vec<fs::DirEntry>, Error> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
-    let entries = fs::read_dir(&folder).and_then(Iterator::collect);
-    entries.map_err(Error::io(&folder))
+    let entries = fs::read_dir(folder).and_then(Iterator::collect);
+    entries.map_err(Error::io(folder))
 }
 
 /// Whether a file was written that long ago; one from the future was not.

@@ -13,7 +13,7 @@
 //! snapshots/<id>.json              frozen lists of files, never changed
 //! channels/<name>.json             which snapshot a channel names
 //! site.json                        id of this store, and the newest bundles that it took in
-//! arrived/<64 hex>.whl, .left      wheels of a set that is not whole yet, and what a crash left of them
+//! arrived/<64 hex>.left            wheels of a set that a crash kept from being whole
 //! incoming/<bundle>/               what an import has unpacked, before it is taken in
 //! quarantine/                      damaged blobs that `verify --repair` moved aside
 //! incidents.jsonl                  what upstreams and disks did wrong, one JSON object a line
@@ -24,11 +24,12 @@
 //! ```
 
 use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::{Error, SnapshotId, sidecar};
+use super::{Error, SnapshotId, arrived, sidecar};
 use crate::digest::Sha256;
 
 /// Version of the data folder's layout that this program writes. Older ones are brought up to it (`migrate`).
@@ -126,20 +127,13 @@ impl Layout {
     ///
     /// Yields the format that it has, which may be an older one.
     pub(super) fn claim(dir: &Path) -> Result<(Self, fs::File, u32), Error> {
-        fs::create_dir_all(dir).map_err(Error::io(dir))?;
+        make(dir)?;
         let layout = Self { dir: dir.to_owned(), spool: dir.join("spool") };
         let lock = layout.lock(false)?;
         let format = layout.check_format()?;
         layout.give_up_reserve();
         let spool = layout.spool();
-        if spool.is_dir() {
-            for entry in fs::read_dir(&spool).map_err(Error::io(&spool))? {
-                let entry = entry.map_err(Error::io(&spool))?;
-                if entry.file_type().is_ok_and(|kind| !kind.is_dir()) {
-                    fs::remove_file(entry.path()).map_err(Error::io(&entry.path()))?;
-                }
-            }
-        }
+        arrived::settle(&layout, &spool)?;
         for made in [&spool, &layout.blobs(), &layout.snapshots(), &layout.channels()] {
             fs::create_dir_all(made).map_err(Error::io(made))?;
         }
@@ -152,7 +146,7 @@ impl Layout {
     /// have ended. The locks that come with it are to be held as long as it is used.
     pub(super) fn share(dir: &Path) -> Result<(Self, Vec<fs::File>), Error> {
         let spools = dir.join("spool");
-        fs::create_dir_all(dir).map_err(Error::io(dir))?;
+        make(dir)?;
         let mut layout = Self { dir: dir.to_owned(), spool: spools.clone() };
         let shared = layout.lock(true)?;
         let one_at_a_time = lock_file(&dir.join("spool.lock"))?;
@@ -164,6 +158,7 @@ impl Layout {
             let ended =
                 |path: &Path| lock_file(&path.join("lock")).is_ok_and(|file| file.file().try_lock().is_ok());
             if path.is_dir() && ended(&path) {
+                arrived::settle(&layout, &path)?;
                 fs::remove_dir_all(&path).map_err(Error::io(&path))?;
             }
         }
@@ -268,6 +263,23 @@ impl Layout {
     }
 }
 
+/// Makes the data folder where it is missing; one that is there keeps its mode.
+fn make(dir: &Path) -> Result<(), Error> {
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent).map_err(Error::io(parent))?;
+    }
+    match std::fs::DirBuilder::new().mode(FOLDER).create(dir) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(Error::io(dir)(error)),
+    }
+    let mode = fs::metadata(dir).map_err(Error::io(dir))?.permissions().mode();
+    if mode & EVERYBODY_WRITES != 0 {
+        tracing::warn!(data = %dir.display(), "everybody on this machine can change the data folder: chmod o-w");
+    }
+    Ok(())
+}
+
 /// A file that is there for its lock alone.
 fn lock_file(path: &Path) -> Result<fs::File, Error> {
     let mut options = fs::OpenOptions::new();
@@ -314,6 +326,12 @@ pub(super) fn write_durably(folder: &Path, path: &Path, bytes: &[u8]) -> Result<
     write_durably_as(folder, path, bytes, READABLE)
 }
 
+/// Mode of the data folder: its group may read what a backup may.
+const FOLDER: u32 = 0o750;
+
+/// That others than the owner and the group may write.
+const EVERYBODY_WRITES: u32 = 0o002;
+
 /// Mode of files that a backup may read.
 pub(super) const READABLE: u32 = 0o644;
 
@@ -342,7 +360,6 @@ pub(super) fn persist(file: tempfile::NamedTempFile, path: &Path) -> Result<(), 
 }
 
 fn persist_as(file: tempfile::NamedTempFile, path: &Path, mode: u32) -> Result<(), Error> {
-    use std::os::unix::fs::PermissionsExt as _;
     file.as_file()
         .set_permissions(std::fs::Permissions::from_mode(mode))
         .and_then(|()| file.as_file().sync_all())

@@ -65,6 +65,7 @@ impl Store {
 
     fn open_shared(dir: &Path, backends: &Backends, address: &Postgres) -> Result<Self, Error> {
         let (layout, locks) = Layout::share(dir)?;
+        arrived::expire(&layout)?;
         let bridge = Arc::new(Bridge::new().map_err(Error::io(dir))?);
         let blobs = backends.blobs(&layout, || Ok(Arc::clone(&bridge)))?;
         let database = Database::open(address, Arc::clone(&bridge), backends.patience)?;
@@ -82,7 +83,7 @@ impl Store {
 
     fn open_embedded(dir: &Path, backends: &Backends) -> Result<Self, Error> {
         let (layout, lock, format) = Layout::claim(dir)?;
-        arrived::settle(&layout)?;
+        arrived::expire(&layout)?;
         let bridge = || Bridge::new().map(Arc::new).map_err(Error::io(dir));
         let blobs = backends.blobs(&layout, bridge)?;
         let notes = Notes::new(notes::Backend::Disk(notes::Disk::new(layout.clone())));

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::blobs::Part;
 use super::catalogue::record::{counts_key, digest_key};
 use super::catalogue::{Change, Fault, Postgres, Records, postgres};
+use super::cause::tell_of_waiting;
 use super::notes::Document;
 use super::postgres::{Lock, News, Session};
 use super::sidecar::Sidecar;
@@ -30,16 +31,16 @@ const ABANDONED: &str = "10 minutes";
 impl Store {
     /// Does something once more while what it needs is away, as long as this store's patience lasts.
     pub(super) fn patiently<T>(&self, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
-        let (began, (mut pause, longest)) = (Instant::now(), PAUSES);
+        let (began, (mut pause, longest), mut told) = (Instant::now(), PAUSES, false);
         loop {
-            let error = match attempt() {
-                Err(error @ Error::Unreachable { .. }) => error,
-                other => return other,
-            };
+            let result = attempt();
+            let Err(Error::Unreachable { place, found }) = &result else { return result };
             if began.elapsed() >= self.patience() {
-                return Err(error);
+                return result;
             }
-            tracing::warn!("{error}: waiting");
+            if !std::mem::replace(&mut told, true) {
+                tell_of_waiting(place, found, self.patience());
+            }
             std::thread::sleep(pause);
             pause = pause.saturating_mul(2).min(longest);
         }

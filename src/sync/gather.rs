@@ -1,6 +1,6 @@
 //! From pages and rows to candidates; notices what changed and what is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::pages::Answer;
@@ -83,6 +83,8 @@ pub(crate) fn gather(
     (now, accepted): (&str, &BTreeSet<String>),
 ) -> Result<Gathered, store::Error> {
     let rows = store.rows(project)?;
+    let by_name: HashMap<(&str, Sha256), &Row> =
+        rows.iter().map(|row| ((row.facts.file.as_str(), row.facts.sha256), row)).collect();
     let mut gathered = Gathered {
         known_from: rows.iter().map(|row| row.provenance.upstream.clone()).collect(),
         ..Gathered::default()
@@ -98,6 +100,7 @@ pub(crate) fn gather(
         let Some(listing) = listing else { continue };
         gathered.listed_by.push(upstream.clone());
         count(&mut gathered.skipped, "not-a-file", listing.dropped);
+        let pins = store.pins(upstream, listing.files.iter().map(|link| link.file.filename.as_str()))?;
         for link in &listing.files {
             gathered.lists.insert(order);
             let Some(name) = wheel_of(project, link, &mut gathered.skipped) else { continue };
@@ -124,14 +127,13 @@ pub(crate) fn gather(
             }
             let origin = Origin { upstream: upstream.clone(), link: link.clone() };
             let replaces = accepted.contains(&name.text)
-                && store.pinned(&origin.upstream, &name.text)?.is_some_and(|pinned| stated != Some(pinned));
+                && pins.get(&*name.text).is_some_and(|pinned| stated != Some(*pinned));
             let known = if replaces {
                 gathered.replacing.insert(gathered.candidates.len());
-                rows.iter()
-                    .find(|row| Some(row.facts.sha256) == stated && row.facts.file == name.text)
-                    .cloned()
+                stated.and_then(|stated| by_name.get(&(&*name.text, stated)).copied().cloned())
             } else {
-                known(store, &rows, &name, &origin, &mut gathered.incidents)?
+                let pinned = pins.get(&*name.text).copied();
+                known(store, (&by_name, pinned), &name, &origin, &mut gathered.incidents)?
             };
             if let Some(sha256) = stated {
                 seen.insert((name.text.clone(), sha256), gathered.candidates.len());
@@ -226,14 +228,12 @@ fn wheel_of(
 /// and what is known of the first bytes stays what counts.
 fn known(
     store: &Store,
-    rows: &[Row],
+    (rows, pinned): (&HashMap<(&str, Sha256), &Row>, Option<Sha256>),
     name: &WheelFilename,
     origin: &Origin,
     incidents: &mut Vec<Event>,
 ) -> Result<Option<Row>, store::Error> {
-    let row_of = |sha256: Sha256| {
-        rows.iter().find(|row| row.facts.sha256 == sha256 && row.facts.file == name.text).cloned()
-    };
+    let row_of = |sha256: Sha256| rows.get(&(&*name.text, sha256)).copied().cloned();
     let Some(stated) = origin.link.file.sha256() else {
         let row = store.row_by_url(&origin.link.stable_url())?.filter(|row| row.facts.file == name.text);
         if let Some(row) = &row
@@ -244,9 +244,7 @@ fn known(
         }
         return Ok(row);
     };
-    if let Some(pinned) = store.pinned(&origin.upstream, &name.text)?
-        && pinned != stated
-    {
+    if let Some(pinned) = pinned.filter(|pinned| *pinned != stated) {
         let text = format!(
             "the index page now says sha256 {stated}, at first sight it was {pinned}, and that is kept; \
              --accept-changed {} would take what is there now",

@@ -1,32 +1,43 @@
 #!/usr/bin/env python3
-"""A mirror with many wheels: first answer after the start, idle memory, and the server's CPU per project page.
+"""A mirror with many wheels: first answer after the start, idle memory, the server's CPU per project page, and what one more change costs.
 
-  tests/bench/catalogue.py [--wheels 10000] [--page 1000] [--requests 2000] [--data DIR] [--jetwheel PATH]
+  tests/bench/catalogue.py [--wheels 10000] [--page 1000] [--requests 2000] [--catalogue sled] [--data DIR] [--jetwheel PATH]
 
-Makes small wheels (tests/support/mkwheel.py), takes them in with `jetwheel add`, and serves them on the loopback. --data keeps
-the data folder, so that a second run needs no new one. CPU is the server's own, from the kernel; wall times need a quiet machine.
+Makes small wheels (tests/support/mkwheel.py), takes them in with `jetwheel add`, and serves them on the loopback. With --catalogue postgres
+the catalogue is in a PostgreSQL server of its own; its CPU is told as well. Then one more wheel comes, by `add` and by a sync from a simple index
+on the loopback that lists all of them. --data keeps the data folder (and beside it DIR.postgres), so that a second run needs no new one. CPU is
+from the kernel; wall times need a quiet machine.
 """
-import argparse, http.client, os, pathlib, statistics, subprocess, sys, tempfile, time
+import argparse, hashlib, http.client, json, os, pathlib, signal, statistics, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 sys.dont_write_bytecode = True
-import mkwheel
+import mkwheel, upstream
+from parts import Postgres, lib, stop_all
 
 DEVICES = ["orin-jp6.2", "thor-jp7.0", "orin-jp7.2", "xavier-jp5.1.2", "spark-cuda13.0"]
 JSON = "application/vnd.pypi.simple.v1+json"
 BIG = "page-of-many"
 
 
+def build(name, version, folder):
+    """A wheel with code for Orin and for Thor; yields its file name and digest."""
+    name = name.replace("-", "_")
+    elf = {"path": name + "/_C.so", "soname": "_C.so", "glibc": "2.17", "cuda": "12.9", "payload": "bare",
+           "fatbins": [["sm_72", "sm_87", "sm_90", "sm_101", "sm_121"]]}
+    file = "%s-1.%d-py3-none-manylinux_2_17_aarch64.whl" % (name, version)
+    mkwheel.build({"filename": file, "requires_python": ">=3.8", "requires_dist": ["numpy>=1.20"], "elfs": [elf]}, folder)
+    return file, hashlib.sha256(pathlib.Path(folder, file).read_bytes()).hexdigest()
+
+
 def make(folder, wheels, page):
-    """`page` files of one project, and projects of 100 files for the rest; each with code for Orin and for Thor."""
-    elf = lambda name: {"path": name + "/_C.so", "soname": "_C.so", "glibc": "2.17", "cuda": "12.9", "payload": "bare",
-                        "fatbins": [["sm_72", "sm_87", "sm_90", "sm_101", "sm_121"]]}
+    """`page` files of one project, and projects of 100 files for the rest; yields their names and digests by project."""
+    made = {}
     for i in range(wheels):
         name, version = (BIG, i) if i < page else ("project-%04d" % ((i - page) // 100), i % 100)
-        name = name.replace("-", "_")
-        mkwheel.build({"filename": "%s-1.%d-py3-none-manylinux_2_17_aarch64.whl" % (name, version), "requires_python": ">=3.8",
-                       "requires_dist": ["numpy>=1.20"], "elfs": [elf(name)]}, folder)
+        made.setdefault(name, []).append(build(name, version, folder))
+    return made
 
 
 def cpu_s(pid):
@@ -48,7 +59,7 @@ class Server:
     def __init__(self, o):
         self.begin = time.perf_counter()
         self.process = subprocess.Popen([o.jetwheel, "--data", o.data, "serve", "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE,
-                                        stdout=subprocess.DEVNULL, env={**os.environ, "RUST_LOG": "warn"}, text=True)
+                                        stdout=subprocess.DEVNULL, env=o.env, text=True)
         for line in self.process.stderr:
             if "listening on http://" in line:
                 self.port = int(line.split("listening on http://", 1)[1].split("/")[0].rsplit(":", 1)[1])
@@ -94,12 +105,103 @@ def per_request(server, requests, path, status, **headers):
     return (cpu_s(server.pid) - before) / requests * 1000, len(body)
 
 
+class Site:
+    """Where the mirror of a bench keeps what it has."""
+
+    def __init__(self, o, scratch):
+        self.o, self.scratch = o, scratch
+        o.data = o.data or os.path.join(scratch, "data")
+        o.env = {**os.environ, "RUST_LOG": "warn"}
+        self.postgres, self.filled = None, pathlib.Path(o.data, ".bench-%d-%d" % (o.wheels, o.page))
+        if o.catalogue == "postgres":
+            self.postgres = Postgres(o.data + ".postgres", os.path.join(scratch, "postgres.log")).start()
+            config = os.path.join(scratch, "jetwheel.toml")
+            pathlib.Path(config).write_text('catalogue = "%s"\n' % self.postgres.address())
+            o.env["JETWHEEL_CONFIG"] = config
+
+    def run(self, *words):
+        """Seconds that a command takes, CPU seconds of it, and of the database meanwhile; its memory in MiB; and what it prints."""
+        database = lambda: lib.cpu_s(self.postgres.process.pid) if self.postgres else 0
+        before, begin = database(), time.perf_counter()
+        with open(os.path.join(self.scratch, "said"), "w+") as said:
+            process = subprocess.Popen([self.o.jetwheel, "--data", self.o.data, "--format", "json", *words], env=self.o.env, stdout=said, stderr=said)
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            wall = time.perf_counter() - begin
+            said.seek(0)
+            text = said.read()
+        if process.returncode:
+            sys.exit("%s: code %d: %s" % (" ".join(words), process.returncode, text[-2000:]))
+        return wall, used.ru_utime + used.ru_stime, database() - before, used.ru_maxrss / 1024, text
+
+    def fill(self):
+        if self.filled.exists():
+            return json.loads(self.filled.read_text())
+        begin, folder = time.perf_counter(), os.path.join(self.scratch, "wheels")
+        made = make(folder, self.o.wheels, self.o.page)
+        print("%d wheels made in %.0f s" % (self.o.wheels, time.perf_counter() - begin), flush=True)
+        wall, cpu, database, memory, _ = self.run("add", folder)
+        per_wheel = lambda seconds: seconds / self.o.wheels * 1000
+        print("`add` took %.1f s, %.2f ms each; CPU %.2f ms each, of the database %.2f ms; memory %.0f MiB"
+              % (wall, per_wheel(wall), per_wheel(cpu), per_wheel(database), memory), flush=True)
+        self.filled.write_text(json.dumps(made))
+        return made
+
+    def bytes(self):
+        """What the catalogue and the list of one snapshot take."""
+        disk = lambda name: sum(path.stat().st_size for path in pathlib.Path(self.o.data, name).rglob("*") if path.is_file())
+        if not self.postgres:
+            snapshots = [path.stat().st_size for path in pathlib.Path(self.o.data, "snapshots").rglob("*") if path.is_file()]
+            return [("catalogue", disk("catalogue")), ("largest file of a snapshot", max(snapshots, default=0))]
+        tables = self.postgres.sql("SELECT relname, pg_total_relation_size(oid) FROM pg_class WHERE relkind = 'r' AND relnamespace = "
+                                   "'public'::regnamespace AND pg_total_relation_size(oid) > 1000000 ORDER BY 2 DESC").split()
+        return [("database", int(self.postgres.sql("SELECT pg_database_size(current_database())")))] + [
+            ("table " + name, int(size)) for name, size in (line.split("|") for line in tables)]
+
+
+def changes(site, made):
+    """What one more change costs: rows of name, and what `Site.run` has."""
+    o, wheels = site.o, os.path.join(site.scratch, "more")
+
+    def answer(path):
+        if path == "/simple/":
+            return "text/html", "".join('<a href="%s/">%s</a>' % (name, name) for name in made).encode()
+        if path.startswith("/simple/"):
+            rows = made.get(path.split("/")[2])
+            return rows and ("text/html", upstream.page(rows))
+        return "application/octet-stream", pathlib.Path(wheels, path.rsplit("/", 1)[-1]).read_bytes()
+    sync = ("sync", "--device", DEVICES[0], "--upstream", upstream.serve(answer), "--all", "--keep", str(o.wheels))
+    number = 1 + int(time.time())                           # versions that no run before has made
+    build("by-add", number, wheels)
+    yield "`add` of one more wheel, with its snapshot", site.run("add", wheels)
+    yield "`snapshot create`", site.run("snapshot", "create", "--name", "bench-%d" % number)
+    yield "`gc`", site.run("gc")
+    yield "first `sync --all`: all are held, none was seen there", site.run(*sync)
+    yield "the same again: nothing changed", site.run(*sync)
+    made[BIG].append(build(BIG, number, wheels))
+    one_more = site.run(*sync)
+    if '"downloads": 1,' not in one_more[-1]:
+        sys.exit("the sync of one more release: %s" % one_more[-1][-2000:])
+    yield "the same again: one more release", one_more
+    site.filled.write_text(json.dumps(made))
+    yield "`gc` after these", site.run("gc")
+
+
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        bench()
+    finally:
+        stop_all()
+
+
+def bench():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--wheels", type=int, default=10_000)
     p.add_argument("--page", type=int, default=1_000)
     p.add_argument("--requests", type=int, default=2_000)
     p.add_argument("--starts", type=int, default=5)
+    p.add_argument("--catalogue", choices=["sled", "postgres"], default="sled")
     p.add_argument("--data")
     p.add_argument("--jetwheel")
     o = p.parse_args()
@@ -107,17 +209,10 @@ def main():
         subprocess.run([os.environ.get("CARGO", "cargo"), "build", "--release", "--locked", "-q"], cwd=ROOT, check=True)
         o.jetwheel = str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/jetwheel")
     scratch = tempfile.TemporaryDirectory(prefix="bench-catalogue-")
-    o.data = o.data or os.path.join(scratch.name, "data")
-    rows = []
-    if not os.path.exists(os.path.join(o.data, ".bench-%d-%d" % (o.wheels, o.page))):
-        begin = time.perf_counter()
-        make(os.path.join(scratch.name, "wheels"), o.wheels, o.page)
-        made = time.perf_counter() - begin
-        subprocess.run([o.jetwheel, "--data", o.data, "add", os.path.join(scratch.name, "wheels")], check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
-        seconds = time.perf_counter() - begin - made
-        print("%d wheels made in %.0f s; `add` took %.1f s, %.2f ms each" % (o.wheels, made, seconds, seconds / o.wheels * 1000))
-        pathlib.Path(o.data, ".bench-%d-%d" % (o.wheels, o.page)).touch()
+    os.chmod(scratch.name, 0o755)                           # PostgreSQL runs as another user
+    site = Site(o, scratch.name)
+    made, rows = site.fill(), []
+    o.page = len(made[BIG])
 
     starts = [first_answer(o) for _ in range(o.starts)]
     rows.append(("start to the first whole page, s (median of %d)" % o.starts, statistics.median(s for s, _ in starts), 0.5))
@@ -141,7 +236,10 @@ def main():
     time.sleep(1)
     rows.append(("memory, idle after all requests, MiB", rss_mib(server.pid), 80))
     server.stop()
-    scratch.cleanup()
+    for what, (wall, cpu, database, memory, _) in changes(site, made):
+        print("%s: %.2f s, CPU %.2f s, of the database %.2f s; memory %.0f MiB" % (what, wall, cpu, database, memory), flush=True)
+    for what, size in site.bytes():
+        print("%s: %.1f MB" % (what, size / 1e6))
 
     width = max(len(what) for what, _, _ in rows)
     for what, found, goal in rows:

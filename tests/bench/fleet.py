@@ -21,57 +21,15 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/bench/peers"), str(ROOT / "tests/support")]
 import lib, mkwheel, upstream
+from parts import PARTS, Part, Postgres, answers, stop_all, until
 
 DEVICE = "orin-jp6.2"
 JSON = "application/vnd.pypi.simple.v1+json"
 PROJECTS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 VISIBLE_S = 2               # within which a change is seen by all
 SETTLES_S = 15              # within which all is as before after a part came back; answers are judged mildly until then
-LIMIT_S = 180               # for anything else
 KEY, SECRET = "GK" + "a1" * 12, "b2" * 32
 SWITCHES = ["--platform", "linux_aarch64", "--python-version", "3.10", "--implementation", "cp", "--abi", "cp310", "--only-binary", ":all:"]
-
-
-PARTS = []                  # all that was started
-
-
-class Part:
-    """A process that can be killed and started again."""
-
-    def __init__(self, name, command, log, env=None, cwd=None, ready=lambda: True):
-        self.name, self.command, self.log, self.env, self.cwd, self.ready, self.process = name, command, log, env, cwd, ready, None
-
-    def start(self):
-        if self not in PARTS:
-            PARTS.append(self)
-        self.process = lib.spawn(self.command, self.log, self.env, self.cwd)
-        until("%s starts (%s)" % (self.name, self.log), self.ready)
-        return self
-
-    def kill(self):
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def ended(self):
-        return self.process is not None and self.process.poll() is not None
-
-
-def until(what, is_so, limit_s=LIMIT_S):
-    end = time.time() + limit_s
-    while not is_so():
-        if time.time() > end:
-            raise RuntimeError("not within %d s: %s" % (limit_s, what))
-        time.sleep(0.02)
-
-
-def answers(port):
-    def ask():
-        try:
-            http.client.HTTPConnection("127.0.0.1", port, timeout=5).connect()
-            return True
-        except OSError:
-            return False
-    return ask
 
 
 class Fleet:
@@ -80,9 +38,10 @@ class Fleet:
         self.wheels = os.path.join(scratch, "wheels")
         os.makedirs(self.wheels)
         self.upstream = self.serve_upstream()
-        self.postgres, self.s3 = self.make_postgres(), self.make_garage()
-        config = 'catalogue = "postgres://jetwheel@127.0.0.1:%d/postgres"\nblobs = "s3://wheels/site"\n[s3]\nendpoint = "http://127.0.0.1:%d"\n' \
-                 'path_style = true\n' % (self.pg_port, self.s3_port)
+        self.postgres, self.s3 = Postgres(self.path("postgres"), self.path("postgres.log")).start(), self.make_garage()
+        self.sql = self.postgres.sql
+        config = 'catalogue = "%s"\nblobs = "s3://wheels/site"\n[s3]\nendpoint = "http://127.0.0.1:%d"\n' \
+                 'path_style = true\n' % (self.postgres.address(), self.s3_port)
         self.config, streams = (os.path.join(scratch, name) for name in ("site.toml", "streams.toml"))
         pathlib.Path(self.config).write_text(config)
         pathlib.Path(streams).write_text(config + "stream = true\n")
@@ -97,21 +56,6 @@ class Fleet:
 
     def path(self, name):
         return os.path.join(self.scratch, name)
-
-    def make_postgres(self):
-        self.pg_port = lib.free_port()
-        folder, home = self.path("postgres"), sorted(pathlib.Path("/usr/lib/postgresql").iterdir())[-1] / "bin"
-        os.makedirs(folder)
-        as_ = []
-        if os.getuid() == 0:                                # whom PostgreSQL refuses
-            os.chown(folder, 65534, 65534)
-            as_ = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        self.psql = str(home / "psql")
-        subprocess.run([*as_, str(home / "initdb"), "--auth=trust", "--username=jetwheel", "--encoding=UTF8", "--locale=C", "-D", folder + "/cluster"],
-                       check=True, capture_output=True, cwd=folder)
-        command = [*as_, str(home / "postgres"), "-D", folder + "/cluster", "-p", str(self.pg_port), "-c", "listen_addresses=127.0.0.1", "-c",
-                   "unix_socket_directories=", "-c", "max_connections=200"]
-        return Part("PostgreSQL", command, self.path("postgres.log"), cwd=folder, ready=lambda: self.sql("SELECT 1", check=False) == "1").start()
 
     def make_garage(self):
         self.s3_port, rpc = lib.free_port(), lib.free_port()
@@ -144,13 +88,6 @@ class Fleet:
                 return "text/html", upstream.page(rows)
             return "application/octet-stream", pathlib.Path(self.wheels, path.rsplit("/", 1)[-1]).read_bytes()
         return upstream.serve(answer)
-
-    def sql(self, statement, check=True):
-        ended = subprocess.run([self.psql, "-X", "-A", "-t", "-q", "-c", statement, "postgres://jetwheel@127.0.0.1:%d/postgres" % self.pg_port],
-                               capture_output=True, text=True)
-        if check and ended.returncode:
-            raise RuntimeError("%s: %s" % (statement, ended.stderr))
-        return ended.stdout.strip()
 
     def publish(self, project, version):
         """A new release at the upstream, of a megabyte with code for Orin."""
@@ -430,9 +367,7 @@ def main():
     try:
         code = (doubling if o.jobs else trial)(Fleet(o, scratch), o)
     finally:
-        for part in reversed(PARTS):
-            if part.process:
-                lib.stop(part.process)
+        stop_all()
         if not o.work:
             shutil.rmtree(scratch, ignore_errors=True)
     sys.exit(code)

@@ -2,7 +2,8 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -39,6 +40,16 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
+        Self::serving(Mirror::serving)
+    }
+
+    /// With as many connections at once as that, by a server that begins with the usual limit of open files and may raise it to
+    /// `files`.
+    fn with_connections(connections: usize, files: usize) -> Self {
+        Self::serving(|data| limited(data, &format!("connections = {connections}"), files))
+    }
+
+    fn serving(serve: impl Fn(&Path) -> Mirror) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let demo = json!({"filename": "demo-1.0-py3-none-any.whl", "files": {"demo.py": ""}});
         make_wheels(&demo, dir.path());
@@ -54,7 +65,7 @@ impl Site {
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
         let token = jetwheel(&data).args(["token", "create", "ci", "--scope", "upload"]).output().unwrap();
         let token = String::from_utf8(token.stdout).unwrap().trim().to_owned();
-        let mirror = Mirror::serving(&data);
+        let mirror = serve(&data);
         let page = get(&mirror.url(""), &format!("/{ORIN}/simple/big/"), &[]);
         let big = page.text().split("href=\"").nth(1).unwrap().split(['"', '#']).next().unwrap();
         let big = format!("/{ORIN}/simple/big/{big}");
@@ -94,16 +105,53 @@ impl Site {
         // The first two are indexed, which sets their high bit: those are put in as bytes below.
         let headers =
             format!("\0\0{}\u{1}\u{5}\0\0\0\u{1}{block}", char::from(u8::try_from(block.len()).unwrap()));
+        // Uploads by the byte on stream 1: POST, http, and the login and the type of the form, without being put in the table.
+        let text = |text: &str| format!("{}{text}", char::from(u8::try_from(text.len()).unwrap()));
+        let login = text(&format!("Bearer {}", self.token));
+        let block = format!(
+            "\u{3}\u{6}\u{4}{}\u{1}\u{1}x\u{f}\u{8}{login}\u{f}\u{10}{}",
+            text("/legacy/"),
+            text("multipart/form-data; boundary=b")
+        );
+        let upload =
+            format!("\0\0{}\u{1}\u{4}\0\0\0\u{1}{block}", char::from(u8::try_from(block.len()).unwrap()));
+        let byte = "\0\0\u{1}\0\0\0\0\0\u{1}-";
         let no_window = "\0\0\u{6}\u{4}\0\0\0\0\0\0\u{4}\0\0\0\0";
         let holders = [
             (self.head_of_upload("b", 100_000), "x".to_owned()),
             (ask("/healthz"), ask("/healthz")),
             (format!("{PREFACE}{no_window}"), PING.to_owned()),
             (format!("{PREFACE}{no_window}{headers}"), PING.to_owned()),
+            (format!("{PREFACE}{no_window}{upload}"), byte.to_owned()),
         ];
         // What takes an answer by the byte seems to take nothing, which was always bounded: few of these, or they let others in.
-        holders.iter().cycle().take(9).cloned().chain([(ask(&self.big), String::new())]).collect()
+        holders.iter().cycle().take(10).cloned().chain([(ask(&self.big), String::new())]).collect()
     }
+}
+
+/// A server with these limits in its configuration, which may have as many open files as that, and begins with 256 at most.
+fn limited(data: &Path, limits: &str, files: usize) -> Mirror {
+    let config = data.with_extension("toml");
+    fs_err::write(&config, format!("[limits]\n{limits}\n")).unwrap();
+    let mut serve = jetwheel(data);
+    serve.arg("--config").arg(&config).args(["serve", "--listen", "127.0.0.1:0"]);
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--nofile=256:{files}")).arg(serve.get_program()).args(serve.get_args());
+    for (name, value) in serve.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Mirror::started_by(command)
+}
+
+/// A number that the metrics have.
+fn metric(mirror: &Mirror, name: &str) -> u64 {
+    let answer = get(&mirror.url(""), "/metrics", &[]);
+    let text = answer.text();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name}: {text}")).parse().unwrap()
 }
 
 /// One client of the crowd; comes again when it is let go, as long as it takes.
@@ -146,7 +194,7 @@ impl<'a> Trickler<'a> {
 /// Text as bytes, where the two indexed fields of a header block get their high bits.
 fn indexed(text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
-    if let Some(at) = text.find("\u{2}\u{6}\u{4}") {
+    if let Some(at) = text.find("\u{2}\u{6}\u{4}").or_else(|| text.find("\u{3}\u{6}\u{4}")) {
         bytes[at] |= 0x80;
         bytes[at + 1] |= 0x80;
     }
@@ -239,4 +287,71 @@ fn pip_gets_through_a_crowd_at_one_address() {
 #[test]
 fn pip_gets_through_a_crowd_at_as_many_addresses() {
     pip_gets_through(|n| Ipv4Addr::from_bits(0x7f00_0100 + u32::try_from(n).unwrap()));
+}
+
+#[test]
+fn as_many_slow_downloads_go_on_at_once_as_the_configuration_allows() {
+    let site = &Site::with_connections(800, 4096);
+    let length = fs_err::read(site.wheel()).unwrap().len();
+    let ask = format!("GET {} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", site.big);
+    let mut downloads: Vec<TcpStream> = (0..600)
+        .map(|_| {
+            let mut stream = site.connect(Ipv4Addr::LOCALHOST);
+            stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+            stream.write_all(ask.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    for round in 0..3 {
+        for (number, stream) in downloads.iter_mut().enumerate() {
+            let mut slice = [0; SLICE];
+            let read = stream.read_exact(&mut slice);
+            assert!(read.is_ok(), "download {number}, round {round}: {read:?}");
+            assert!(round > 0 || slice.starts_with(b"HTTP/1.1 200 "), "download {number}");
+        }
+        let page = get(&site.mirror.url(""), &format!("/{ORIN}/simple/demo/"), &[]);
+        assert_eq!(page.status, 200);
+        assert!(metric(&site.mirror, "jetwheel_http_connections") >= 600);
+    }
+    assert_eq!(metric(&site.mirror, "process_max_fds"), 4096);
+    // One of each hundred to its end; the others break off.
+    for stream in downloads.iter_mut().step_by(100) {
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        assert!(rest.len() + 3 * SLICE > length, "{} of {length} bytes", rest.len());
+    }
+}
+
+#[test]
+fn as_many_connections_are_taken_as_there_may_be_open_files_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    for (limits, files, said) in [
+        // The usual limit is enough for what is built in.
+        ("", 1024, None),
+        ("connections = 400", 1024, None),
+        ("connections = 800", 1824, None),
+        (
+            "connections = 800",
+            1024,
+            Some("which takes 1824 open files, and this process may have 1024: 400 connections"),
+        ),
+        ("", 424, Some("which takes 1024 open files, and this process may have 424: 100 connections")),
+    ] {
+        let mut mirror = limited(&data, limits, files);
+        assert_eq!(metric(&mirror, "process_max_fds"), files as u64, "{limits}");
+        let log = mirror.stop();
+        assert_eq!(log.contains("LimitNOFILE="), said.is_some(), "{limits}, {files}: {log}");
+        assert!(log.contains(said.unwrap_or_default()), "{limits}, {files}: {log}");
+    }
+    for wrong in ["0", "65537"] {
+        fs_err::write(data.with_extension("toml"), format!("[limits]\nconnections = {wrong}\n")).unwrap();
+        let mut command = jetwheel(&data);
+        let config = data.with_extension("toml");
+        let output = command.arg("--config").arg(config).args(["serve", "--listen", "127.0.0.1:0"]).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("connections is {wrong}, expected 1 to 65536")), "{said}");
+    }
 }

@@ -43,9 +43,18 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new() -> Self {
+        Self::kept_in("")
+    }
+
+    /// With settings that say what its store is kept in.
+    pub(crate) fn kept_in(settings: &str) -> Self {
         let site = Self { folder: tempfile::tempdir().unwrap() };
-        site.configure("");
+        site.configure(settings);
         site
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.folder.path().join("config.toml")
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -54,16 +63,22 @@ impl Site {
 
     pub(crate) fn configure(&self, more: &str) {
         let text = format!("{more}\n[network]\nbackoff_ms = 1\nretries = 3\n");
-        fs_err::write(self.folder.path().join("config.toml"), text).unwrap();
+        fs_err::write(self.config(), text).unwrap();
     }
 
-    pub(crate) fn command(&self, arguments: &[&str]) -> std::process::Command {
+    /// The binary with the configuration of this site.
+    pub(crate) fn jetwheel(&self) -> std::process::Command {
         let mut command = jetwheel(&self.data());
-        command.arg("--config").arg(self.folder.path().join("config.toml"));
+        command.arg("--config").arg(self.config());
         command.env("HOME", self.folder.path()).env_remove("NETRC");
         for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
             command.env_remove(proxy);
         }
+        command
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> std::process::Command {
+        let mut command = self.jetwheel();
         command.arg("sync").args(arguments);
         command
     }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::DEFAULT_DATA;
+use super::super::context::DEFAULT_DATA;
 use super::super::serve::DEFAULT_LISTEN;
-use crate::server::LARGEST_UPLOAD;
+use crate::server::{LARGEST_UPLOAD, Limits};
 use crate::{pull, upstream};
 
 /// A key of the configuration file.
@@ -51,6 +51,7 @@ pub(super) fn keys() -> Vec<Key> {
         path("tls.key"),
         key("access.read", json!("open")),
         key("access.devices.*", Value::Null),
+        key("limits.connections", json!(Limits::default().connections)),
         key("limits.connections_per_client", Value::Null),
         key("limits.requests_per_second", Value::Null),
         key("limits.burst", Value::Null),

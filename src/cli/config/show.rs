@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::super::console::one_line;
-use super::super::{Answer, Context, Format, PoliciesFrom, Usage};
+use super::super::policies::PoliciesFrom;
+use super::super::{Answer, Context, Format, Usage};
 use super::keys::{Key, keys};
 
 /// What stands for a secret.
@@ -82,6 +83,7 @@ pub(in super::super) fn run(arguments: &Arguments, context: &mut Context) -> any
     let Verb::Show = arguments.verb;
     // What only `serve` would find out.
     context.config.limits.per_client()?;
+    context.config.limits.connections()?;
     context.config.limits.largest_upload()?;
     let rows = rows(context)?;
     let Named { file, file_by, .. } = &context.named;

@@ -9,8 +9,8 @@ use crate::policy::DeviceProfile;
 use crate::server::refusal::Refusal;
 use crate::server::verdicts::{Terms, judgement};
 use crate::server::view::Scope;
-use crate::store::{Listed, Provenance};
-use crate::wheel::ProjectName;
+use crate::store::Provenance;
+use crate::wheel::{ProjectName, Size};
 
 /// How many projects one page lists.
 const MOST_PROJECTS: usize = 200;
@@ -96,7 +96,8 @@ pub(super) fn project(desk: &Desk<'_>, project: &ProjectName) -> Result<Sheet, R
     }
     let devices = home::columns(desk)?;
     let from = desk.from(files.len());
-    let shown: Vec<&Listed> = files.iter().skip(from).take(MOST_WHEELS).collect();
+    let shown = files.get(from..).unwrap_or_default();
+    let shown = shown.get(..MOST_WHEELS).unwrap_or(shown);
     let mut lines: Vec<FileLine> = shown
         .iter()
         .map(|file| FileLine {
@@ -110,15 +111,15 @@ pub(super) fn project(desk: &Desk<'_>, project: &ProjectName) -> Result<Sheet, R
         })
         .collect();
     let mut facts = Vec::with_capacity(shown.len());
-    for file in &shown {
-        facts.push(store.row_named(&file.sha256, &file.file)?.map(|row| row.facts));
+    for row in store.rows_of(shown) {
+        facts.push(row?.map(|row| row.facts));
     }
     for device in &devices {
         let terms = Terms { device, in_force: desk.in_force, scope: &Scope::Live };
         let verdicts = &desk.state.verdicts;
         let together = verdicts.together(project, terms)?;
         let newest = verdicts.newest_listed(&files, &together, terms)?.map(|file| file.file);
-        for ((line, file), facts) in lines.iter_mut().zip(&shown).zip(&facts) {
+        for ((line, file), facts) in lines.iter_mut().zip(shown).zip(&facts) {
             // A sidecar that is lost refuses the file, and `verify` says more.
             let Some(facts) = facts else { continue };
             let judgement = judgement(facts, &together, terms);
@@ -147,7 +148,7 @@ fn render(desk: &Desk<'_>, matrix: &Matrix, devices: &[&DeviceProfile]) -> Marku
             tbody { @for line in &matrix.files { tr {
                 th scope="row" {
                     a href={ (root) (layout::wheel_path(&line.sha256, &line.file)) } { (line.file) }
-                    div.dim { (layout::size(line.size)) (standing(line)) }
+                    div.dim { (Size(line.size)) (standing(line)) }
                 }
                 @for cell in &line.verdicts { td { (cell.short()) } }
             } } }

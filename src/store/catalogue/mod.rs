@@ -25,6 +25,13 @@ pub(super) enum Fault {
     Refused(String),
 }
 
+impl Fault {
+    /// That of a catalogue which the last attempt left closed.
+    pub(super) fn closed() -> Self {
+        Self::Refused("it could not be opened anew".to_owned())
+    }
+}
+
 /// A key with its new value; none removes the record.
 pub(super) type Change = (Vec<u8>, Option<Vec<u8>>);
 
@@ -35,6 +42,16 @@ pub(super) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), Fault> + 'a;
 pub(super) trait Records {
     /// One record, without its checksum.
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault>;
+
+    /// Those of these records that are there, without their checksums, in no order.
+    fn records(&self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<(), Fault> {
+        for key in keys {
+            if let Some(payload) = self.record(key)? {
+                visit(key, &payload)?;
+            }
+        }
+        Ok(())
+    }
 
     /// All records whose key begins with a prefix, without their checksums, in key order, as of one moment.
     fn scan(&self, prefix: &[u8], visit: &mut Visit<'_>) -> Result<(), Fault>;
@@ -63,6 +80,13 @@ impl Records for Catalogue {
         match self {
             Self::Sled(sled) => sled.record(key),
             Self::Postgres(postgres) => postgres.record(key),
+        }
+    }
+
+    fn records(&self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<(), Fault> {
+        match self {
+            Self::Sled(sled) => sled.records(keys, visit),
+            Self::Postgres(postgres) => postgres.records(keys, visit),
         }
     }
 

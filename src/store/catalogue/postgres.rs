@@ -13,6 +13,7 @@ const BATCH: usize = 2000;
 const LONGEST_KEY: usize = 2000;
 
 const RECORD: &str = "SELECT value FROM record WHERE key = $1";
+const SEVERAL: &str = "SELECT key, value FROM record WHERE key = ANY($1::bytea[])";
 const PAGE: &str = "SELECT key, value FROM record WHERE key > $1 AND key < $2 ORDER BY key LIMIT $3";
 
 /// The records in a database.
@@ -24,6 +25,14 @@ pub(in crate::store) struct Postgres {
 impl Records for Postgres {
     fn record(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         payload(key, &self.database.query(RECORD, || vec![Box::new(key.to_vec())])?)
+    }
+
+    fn records(&self, keys: &[Vec<u8>], visit: &mut Visit<'_>) -> Result<(), Fault> {
+        for some in keys.chunks(BATCH) {
+            let rows = self.database.query(SEVERAL, || vec![Box::new(some.to_vec())])?;
+            rows.iter().try_for_each(|row| show(row, visit).map(drop))?;
+        }
+        Ok(())
     }
 
     fn scan(&self, prefix: &[u8], visit: &mut Visit<'_>) -> Result<(), Fault> {

@@ -15,6 +15,7 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::store::Error;
+use crate::wording::with_causes;
 
 /// How long a connection may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -149,20 +150,6 @@ fn without_password(text: &str) -> String {
     }
     url.set_query(None);
     url.as_str().chars().take(LONGEST_SHOWN).collect()
-}
-
-/// An error with all that lies below it.
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut below = error.source();
-    while let Some(cause) = below {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        below = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -15,15 +15,19 @@ use tokio_postgres::types::ToSql;
 
 use super::bridge::Bridge;
 use super::catalogue::Fault;
+use super::cause::tell_of_waiting;
 use super::{Error, locked};
 use crate::digest::Sha256;
+use crate::wording::with_causes;
 
 mod connect;
+mod fault;
 mod schema;
 mod watch;
 
 pub use connect::Postgres;
-use connect::{CONNECT_TIMEOUT, Way, with_causes};
+use connect::{CONNECT_TIMEOUT, Way};
+use fault::fault;
 pub(super) use watch::{News, NotesRows};
 
 /// The most connections of one process. PostgreSQL allows 100 in all unless it is told otherwise.
@@ -172,9 +176,14 @@ impl Database {
         let patience = Duration::from_millis(self.0.patience_ms.load(Ordering::Relaxed));
         let began = Instant::now();
         let mut result = attempt();
-        let (mut pause, mut tried) = (FIRST_PAUSE, false);
-        while matches!(result, Err(Fault::Away(_))) && (!tried || began.elapsed() < patience) {
+        let (mut pause, mut tried, mut told) = (FIRST_PAUSE, false, false);
+        while let Err(Fault::Away(found)) = &result
+            && (!tried || began.elapsed() < patience)
+        {
             if tried {
+                if !std::mem::replace(&mut told, true) {
+                    tell_of_waiting(self.name(), found, patience);
+                }
                 std::thread::sleep(pause);
                 pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
             }
@@ -364,19 +373,6 @@ async fn ask(client: &Object, statement: &'static str, values: &[Value]) -> Resu
         client.query(&statement, &values).await
     };
     work.await.map_err(|error| fault(&error))
-}
-
-/// What an error of PostgreSQL's means: whether the same may work a little later.
-fn fault(error: &tokio_postgres::Error) -> Fault {
-    let found = with_causes(error);
-    match error.code().map(|code| code.code().as_bytes()) {
-        // Connections, resources, an operator who stops the server, and transactions that were in each other's way.
-        Some([b'0', b'8', ..] | [b'5', b'3', ..] | [b'5', b'7', b'P', ..] | [b'4', b'0', ..]) => {
-            Fault::Away(found)
-        }
-        Some(_) => Fault::Refused(found),
-        None => Fault::Away(found),
-    }
 }
 
 #[cfg(test)]

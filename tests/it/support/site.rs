@@ -43,14 +43,8 @@ impl Site {
 
     fn new(catalogue: Option<String>, blobs: Option<(String, String)>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut text = catalogue.as_ref().map_or_else(String::new, |url| format!("catalogue = \"{url}\"\n"));
-        if let Some((endpoint, bucket)) = &blobs {
-            let more = format!(
-                "blobs = \"s3://{bucket}/site\"\n[s3]\nendpoint = \"{endpoint}\"\npath_style = true\n"
-            );
-            text.push_str(&more);
-        }
-        fs_err::write(dir.path().join("site.toml"), text).unwrap();
+        let bucket = blobs.as_ref().map(|(endpoint, bucket)| (endpoint.as_str(), bucket.as_str()));
+        fs_err::write(dir.path().join("site.toml"), settings(catalogue.as_deref(), bucket)).unwrap();
         Self { dir, catalogue, blobs }
     }
 
@@ -128,5 +122,42 @@ impl Site {
             fs_err::create_dir_all(path.parent().unwrap()).unwrap();
             fs_err::write(path, text).unwrap();
         }
+    }
+}
+
+/// The lines of a configuration that say what a store is kept in; of the bucket, its endpoint and name.
+fn settings(catalogue: Option<&str>, bucket: Option<(&str, &str)>) -> String {
+    let catalogue = catalogue.map_or_else(String::new, |url| format!("catalogue = \"{url}\"\n"));
+    let blobs = bucket.map_or_else(String::new, |(endpoint, bucket)| {
+        format!("blobs = \"s3://{bucket}/site\"\n[s3]\nendpoint = \"{endpoint}\"\npath_style = true\n")
+    });
+    catalogue + &blobs
+}
+
+/// Servers for stores of every kind.
+pub(crate) struct Servers {
+    postgres: super::postgres::Server,
+    s3: super::s3::Server,
+}
+
+impl Servers {
+    pub(crate) fn start() -> Self {
+        Self { postgres: super::postgres::Server::start(), s3: super::s3::Server::start() }
+    }
+
+    /// For each pair of what a store can be kept in, its name, and the settings of one that is new. Files pass through the mirror.
+    pub(crate) fn pairs(&self) -> [(&'static str, String); 4] {
+        let (endpoint, database) = (self.s3.endpoint(), |name| self.postgres.database(name));
+        let bucket = |name| {
+            self.s3.bucket(name);
+            Some((endpoint.as_str(), name))
+        };
+        let streamed = |settings: String| format!("{settings}stream = true\n");
+        [
+            ("sled and disk", settings(None, None)),
+            ("sled and S3", streamed(settings(None, bucket("bucket1")))),
+            ("PostgreSQL and disk", settings(Some(&database("site1")), None)),
+            ("PostgreSQL and S3", streamed(settings(Some(&database("site2")), bucket("bucket2")))),
+        ]
     }
 }
