@@ -100,6 +100,7 @@ clients() {
     tool moto 'moto[server]' # an S3-compatible store
     tool prometheus prometheus-client # its parser is the judge of /metrics
     tool twine twine
+    tool h2 h2 # makes the frames that no honest client sends
     browser
     tool schemathesis schemathesis # the judge of the admin API
     local python

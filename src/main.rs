@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use jetwheel::cli::{self, Cli, Console, Format, LogWriter};
+use rustix::fs::Mode;
+use rustix::process::umask;
 
 /// Width of tables where the terminal does not say its own.
 const WIDTH: usize = 100;
@@ -17,7 +19,13 @@ const NARROWEST: usize = 20;
 /// What is logged where `RUST_LOG` does not say: our own doings, and of libraries only what goes wrong.
 const LOGGED: &str = "warn,jetwheel=info";
 
+/// What only the owner of what is made may do, whatever the umask allows.
+const OWNERS_ALONE: Mode = Mode::WGRP.union(Mode::WOTH);
+
 fn main() -> ExitCode {
+    // No other thread makes files yet.
+    let others = umask(OWNERS_ALONE);
+    umask(others.union(OWNERS_ALONE));
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let cli = Cli::parse();
     let log = tracing_subscriber::fmt()

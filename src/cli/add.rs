@@ -12,7 +12,7 @@ use super::console::one_line;
 use super::{Answer, Console, Context, Format, snapshot};
 use crate::digest::{HashingReader, Sha256};
 use crate::store::{Offered, Put, SnapshotId, Store};
-use crate::wheel::{Facts, GpuClass, ProjectName, WheelFilename};
+use crate::wheel::{Facts, GpuClass, ProjectName, Size, WheelFilename};
 
 /// How deep folders are searched; deeper ones are a loop of mounts, not a collection of wheels.
 const DEEPEST: usize = 64;
@@ -254,11 +254,16 @@ fn copy(source: &mut impl io::Read, spooled: &mut tempfile::NamedTempFile) -> Re
 
 fn print(console: &mut Console, summary: &Summary) -> anyhow::Result<()> {
     if !(summary.added.is_empty() && summary.known.is_empty()) {
-        console.print(format_args!("{:<7} {:>13}  {:<8}  FILE\n", "RESULT", "BYTES", "GPU"))?;
+        console.print(format_args!("{:<7} {:>8}  {:<8}  FILE\n", "RESULT", "SIZE", "GPU"))?;
     }
     let taken = summary.added.iter().map(|taken| ("added", taken));
     for (result, taken) in taken.chain(summary.known.iter().map(|taken| ("known", taken))) {
-        console.print(format_args!("{result:<7} {:>13}  {:<8}  {}\n", taken.size, taken.gpu, taken.file))?;
+        console.print(format_args!(
+            "{result:<7} {:>8}  {:<8}  {}\n",
+            Size(taken.size),
+            taken.gpu,
+            taken.file
+        ))?;
     }
     for refused in &summary.refused {
         let (file, reason) = (one_line(&refused.file), one_line(&refused.reason));

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::sync::parse_size;
 use super::{Usage, pull};
 use crate::access::{Reading, Rules};
 use crate::server::{self, ClientLimits, MOST_CONNECTIONS, Rate};
 use crate::store::{Backends, Postgres, S3};
 use crate::upstream::{Login, Options};
+use crate::wheel::Size;
 
 mod keys;
 pub(super) mod show;
@@ -143,8 +143,9 @@ impl Limits {
 
     /// The largest upload in bytes.
     pub fn largest_upload(&self) -> Result<Option<u64>, Usage> {
-        let size = self.largest_upload.as_deref().map(parse_size).transpose();
-        size.map_err(|error| Usage(format!("[limits] largest_upload: {error}")))
+        let size = self.largest_upload.as_deref().map(str::parse::<Size>).transpose();
+        let size = size.map_err(|error| Usage(format!("[limits] largest_upload: {error}")))?;
+        Ok(size.map(|size| size.0))
     }
 }
 

@@ -4,19 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
-use bytesize::ByteSize;
 use serde::Serialize;
-
-/// A size in decimal units: `542.9 MB`.
-pub(super) fn in_units(bytes: u64) -> String {
-    ByteSize::b(bytes).display().si().to_string()
-}
-
-/// So many of a noun whose plural ends in s: `1 wheel`, `2 wheels`.
-pub(super) fn counted<N: Copy + fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
-    let ending = if count == N::from(1) { "" } else { "s" };
-    format!("{count} {noun}{ending}")
-}
 
 /// The two streams of a command. They are the process's own, or lead to the client of a running server.
 ///
@@ -126,11 +114,6 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_is_no_plural() {
-        assert_eq!([0_u64, 1, 2].map(|count| counted(count, "wheel")), ["0 wheels", "1 wheel", "2 wheels"]);
-    }
 
     #[test]
     fn shows_what_a_terminal_would_obey() {

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::closure::{Closure, Sources};
-use super::console::{counted, in_units};
+use super::input::read_text;
 use super::resolve::Wish;
-use super::sync::{parse_size, read_text};
 use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::bundle::{self, Exported, Manifest, Packed, Receipt, SecretKey, Text};
 use crate::policy::{DeviceProfile, Policy, judge};
 use crate::server::view::Scope;
 use crate::store::{PolicyFile, SnapshotFile, SnapshotId, Store};
+use crate::wheel::Size;
+use crate::wording::counted;
 
 /// Where the password of a key is taken from, if it has one.
 const PASSWORD: &str = "JETWHEEL_KEY_PASSWORD";
@@ -60,8 +61,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Most bytes of one file: 4GB, 700MiB
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    split: Option<u64>,
+    #[arg(long, value_name = "SIZE")]
+    split: Option<Size>,
     /// Snapshot to export, by id, name or channel, in place of what is held now
     #[arg(long, value_name = "ID")]
     snapshot: Option<String>,
@@ -170,7 +171,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         // Nobody may be there to read it.
         let _unheard = console.say(format_args!("[{number}/{count}] {file}"));
     };
-    let exported = bundle::export(&store, &manifest, &output, key.as_ref(), arguments.split, &mut progress)?;
+    let split = arguments.split.map(|size| size.0);
+    let exported = bundle::export(&store, &manifest, &output, key.as_ref(), split, &mut progress)?;
     let report = Report {
         exported,
         site: manifest.site,
@@ -194,7 +196,7 @@ fn print(report: &Report, context: &mut Context) -> anyhow::Result<()> {
             counted(report.listed, "wheel"),
             report.devices.join(", "),
             report.packed,
-            in_units(report.bytes)
+            Size(report.bytes)
         ))?;
         for file in report.exported.files.iter().chain(&report.exported.signature) {
             context.console.print(format_args!("{}\n", file.display()))?;

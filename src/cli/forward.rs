@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex};
 use clap::Parser as _;
 use serde::{Deserialize, Serialize};
 
-use super::{Cli, Command, Console, Context, audit, exit_code, report};
+use super::outcome::{exit_code, report};
+use super::{Cli, Command, Console, Context, audit};
 use crate::store::Store;
 
 /// The longest request that is taken, in bytes: the kernel takes a command line of 2 MiB, each byte of which is up to four here.

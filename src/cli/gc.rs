@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::console::{counted, in_units};
+use super::input::parse_delay;
 use super::{Answer, Context, Format};
+use crate::wheel::Size;
+use crate::wording::counted;
 
 /// Arguments of `jetwheel gc`.
 #[derive(Debug, clap::Args)]
@@ -48,30 +50,8 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
         "{}, {} ({}) {done}; younger than the delay: {}\n",
         counted(sweep.snapshots.len(), "snapshot"),
         counted(sweep.blobs, "blob"),
-        in_units(sweep.bytes),
+        Size(sweep.bytes),
         counted(sweep.younger, "blob")
     ))?;
     Ok(Answer::Yes)
-}
-
-/// Reads a span of time; a day has 24 hours.
-pub(super) fn parse_delay(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no span of time, expected such as 24h or 7d");
-    let span: jiff::Span = text.parse().map_err(|_| wrong())?;
-    let seconds =
-        span.total((jiff::Unit::Second, jiff::SpanRelativeTo::days_are_24_hours())).map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn delays() {
-        assert_eq!(parse_delay("24h"), Ok(Duration::from_hours(24)));
-        assert_eq!(parse_delay("7d"), Ok(Duration::from_hours(7 * 24)));
-        assert_eq!(parse_delay("0s"), Ok(Duration::ZERO));
-        assert!(parse_delay("soon").is_err() && parse_delay("-1h").is_err());
-    }
 }

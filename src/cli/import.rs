@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::console::{counted, in_units};
-use super::{Answer, Context, Format, PoliciesFrom};
+use super::policies::{BUNDLE_POLICIES, PoliciesFrom};
+use super::{Answer, Context, Format};
 use crate::bundle::{self, Imported, Manifest, Means, PublicKey, Text, Trust};
 use crate::policy::{Advisory, Policy};
+use crate::wheel::Size;
+use crate::wording::counted;
 
 /// Policy file with those advisories of a bundle that its own policy files do not hold.
 const SENT_ADVISORIES: &str = "advisories/of-the-sender.toml";
@@ -102,7 +104,7 @@ fn print(imported: &Imported, context: &mut Context) -> anyhow::Result<()> {
     console.print(format_args!(
         "{} taken in ({}), {} known, for {}\n",
         counted(imported.taken, "wheel"),
-        in_units(imported.bytes),
+        Size(imported.bytes),
         imported.known,
         imported.devices.join(", ")
     ))?;
@@ -149,7 +151,7 @@ fn as_toml(advisory: &Advisory) -> io::Result<String> {
 
 /// Puts a bundle's policy in the place of that of the bundle before, in one step.
 fn put_policy(data: &Path, texts: &[Text]) -> io::Result<()> {
-    let (folder, new) = (data.join(super::BUNDLE_POLICIES), data.join("policies.new"));
+    let (folder, new) = (data.join(BUNDLE_POLICIES), data.join("policies.new"));
     if texts.is_empty() && !folder.is_dir() {
         return Ok(());
     }

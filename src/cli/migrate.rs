@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::console::{counted, in_units};
 use super::{Answer, Config, Context, Format, Usage};
 use crate::store::Store;
+use crate::wheel::Size;
+use crate::wording::counted;
 
 /// Arguments of `jetwheel migrate`.
 #[derive(Debug, clap::Args)]
@@ -51,7 +52,7 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
             "{} ({}, {}) and {} copied, {} known\n{} verified, {}\n",
             counted(done.sidecars, "file"),
             counted(done.wheels, "wheel"),
-            in_units(done.bytes),
+            Size(done.bytes),
             counted(done.snapshots, "snapshot"),
             done.known,
             counted(report.blobs, "wheel"),

@@ -1,15 +1,12 @@
 //! The commands.
 
 use std::ffi::OsString;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::policy::Policy;
-use crate::store::{self, Store};
+use crate::store;
 
 mod add;
 mod advisories;
@@ -18,6 +15,7 @@ mod closure;
 mod completions;
 mod config;
 mod console;
+mod context;
 mod detect;
 mod devices;
 mod explain;
@@ -26,11 +24,14 @@ mod forward;
 mod gc;
 mod hands;
 mod import;
+mod input;
 mod inspect;
 mod inventory;
 mod log;
 mod man;
 mod migrate;
+mod outcome;
+mod policies;
 mod pull;
 mod quickstart;
 mod rebuild;
@@ -40,18 +41,21 @@ mod serve;
 mod snapshot;
 mod sync;
 mod token;
+mod upstreams;
 mod verify;
 mod work;
 
 pub use config::Config;
 pub use console::Console;
+pub use context::Context;
 pub use log::LogWriter;
+pub use outcome::{Answer, Usage};
+pub use policies::load as load_policy;
+
+use outcome::{exit_code, report};
 
 /// Heading of the options that every command takes.
 const GLOBAL: &str = "Options of every command";
-
-/// Data folder where neither the command line nor `JETWHEEL_DATA` names one.
-const DEFAULT_DATA: &str = "jetwheel-data";
 
 /// A wheel mirror and resolver for NVIDIA Jetson.
 #[derive(Debug, Parser)]
@@ -177,229 +181,6 @@ pub enum Command {
     Man(man::Arguments),
 }
 
-/// What a command answers; the exit code follows from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// Done, or yes: exit code 0.
-    Yes,
-    /// The answer is no: refused, unsatisfiable, a check failed. Exit code 1.
-    No,
-}
-
-/// Wrong usage or configuration: exit code 2. Any other error is exit code 3.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Usage(pub String);
-
-/// Folder in the data folder with the policy that came in the newest bundle; used where the site has none of its own.
-const BUNDLE_POLICIES: &str = "policies";
-
-/// Whose policy is in force besides the built-in tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PoliciesFrom {
-    /// The folder that the command line or the configuration names.
-    Site,
-    /// The folder that an import made.
-    Bundles,
-    /// There is none.
-    Nowhere,
-}
-
-/// Where a folder is named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
-    OnCommandLine,
-    InConfiguration,
-}
-
-/// What every command has at hand.
-#[derive(Debug)]
-pub struct Context {
-    /// Where the command was given; relative paths start here.
-    pub cwd: PathBuf,
-    /// Data folder.
-    pub data: PathBuf,
-    /// The configuration file's values.
-    pub config: Config,
-    /// Form of the answer.
-    pub format: Format,
-    /// Where to write.
-    pub console: Console,
-    /// Who gave the command, as the audit log names them.
-    pub who: String,
-    policies: Option<PathBuf>,
-    policies_from: PoliciesFrom,
-    named: config::show::Named,
-    store: Option<Arc<Store>>,
-    remote: Option<Arc<remote::Remote>>,
-}
-
-impl Context {
-    /// Reads the configuration that a command line names.
-    ///
-    /// Where it cannot, the console comes back with the error, so that this can be said.
-    pub fn new(
-        cli: &Cli,
-        cwd: PathBuf,
-        console: Console,
-        store: Option<Arc<Store>>,
-    ) -> Result<Self, (anyhow::Error, Console)> {
-        let file = cli.config.as_ref().map(|file| cwd.join(file)).or_else(config::default_file);
-        let config = match file.as_deref().map(Config::read).transpose() {
-            Ok(config) => config.unwrap_or_default(),
-            Err(error) => return Err((error, console)),
-        };
-        let named = cli.data.as_ref().or(config.data.as_ref());
-        let data = cwd.join(named.map_or(Path::new(DEFAULT_DATA), PathBuf::as_path));
-        let own = cli.policies.clone().or_else(|| config.policies.clone()).map(|dir| cwd.join(dir));
-        let (policies, policies_from) = policies_now(own, &data);
-        let named = config::show::Named {
-            file,
-            file_by: config::show::Named::by(cli.config.as_ref(), "--config", "JETWHEEL_CONFIG"),
-            data_by: config::show::Named::by(cli.data.as_ref(), "--data", "JETWHEEL_DATA"),
-            policies_by: cli.policies.as_ref().map(|_| "--policies"),
-        };
-        let who = audit::user(rustix::process::getuid().as_raw());
-        let format = cli.format;
-        let remote = None;
-        Ok(Self { cwd, data, config, format, console, who, policies, policies_from, named, store, remote })
-    }
-
-    /// The store, opened at the first call.
-    pub fn store(&mut self) -> anyhow::Result<Arc<Store>> {
-        if let Some(store) = &self.store {
-            return Ok(Arc::clone(store));
-        }
-        let store = Arc::new(Store::open_with(&self.data, &self.config.backends())?);
-        if let Some(keep) = self.config.keep_snapshots {
-            store.set_keep_snapshots(keep);
-        }
-        self.store = Some(Arc::clone(&store));
-        Ok(store)
-    }
-
-    /// The mirror elsewhere that is to do it, where there is one.
-    fn remote(&self) -> Option<Arc<remote::Remote>> {
-        self.remote.as_ref().map(Arc::clone)
-    }
-
-    /// Whether a mirror elsewhere does it.
-    const fn is_remote(&self) -> bool {
-        self.remote.is_some()
-    }
-
-    /// The same for another command on the same store, which writes elsewhere and is given by somebody else.
-    fn twin(&self, console: Console, who: String) -> Self {
-        let own = self.policies.clone().filter(|_| self.policies_from == PoliciesFrom::Site);
-        let (policies, policies_from) = policies_now(own, &self.data);
-        Self {
-            cwd: self.cwd.clone(),
-            data: self.data.clone(),
-            config: self.config.clone(),
-            format: self.format,
-            console,
-            who,
-            policies,
-            policies_from,
-            named: self.named.clone(),
-            store: self.store.clone(),
-            remote: None,
-        }
-    }
-
-    /// Gives the store back, so that another process can open it.
-    pub fn close_store(&mut self) {
-        self.store = None;
-    }
-
-    /// The policy in force: the built-in tables with the site's folder over them.
-    pub fn policy(&self) -> anyhow::Result<Policy> {
-        match &self.policies {
-            Some(dir) => load_policy(dir),
-            None => Ok(Policy::builtin()),
-        }
-    }
-
-    /// The site's policy folder, where there is one.
-    pub fn policies(&self) -> Option<&Path> {
-        self.policies.as_deref()
-    }
-
-    /// The policy folder that the command line or the configuration names, and which of them does.
-    fn site_policies(&self) -> Option<(PathBuf, Named)> {
-        let dir = self.policies.clone().filter(|_| self.policies_from == PoliciesFrom::Site)?;
-        let of_configuration = self.config.policies.as_ref().map(|folder| self.cwd.join(folder));
-        let named = if of_configuration.as_ref() == Some(&dir) {
-            Named::InConfiguration
-        } else {
-            Named::OnCommandLine
-        };
-        Some((dir, named))
-    }
-
-    /// Where an import puts the policy of a bundle.
-    fn bundle_policies(&self) -> PathBuf {
-        self.data.join(BUNDLE_POLICIES)
-    }
-
-    /// A path of the command line, made absolute.
-    pub fn path(&self, path: &Path) -> PathBuf {
-        self.cwd.join(path)
-    }
-}
-
-/// Which policy folder counts, beside the site's own: that of bundles may come, and go, while a server runs.
-fn policies_now(own: Option<PathBuf>, data: &Path) -> (Option<PathBuf>, PoliciesFrom) {
-    let of_bundles = data.join(BUNDLE_POLICIES);
-    match own {
-        Some(own) => (Some(own), PoliciesFrom::Site),
-        None if of_bundles.is_dir() => (Some(of_bundles), PoliciesFrom::Bundles),
-        None => (None, PoliciesFrom::Nowhere),
-    }
-}
-
-/// Reads a site's policy folder over the built-in tables.
-pub fn load_policy(dir: &Path) -> anyhow::Result<Policy> {
-    let files = read_policy(dir)?;
-    Policy::with_site(&files).map_err(|error| Usage(format!("{}/{error}", dir.display())).into())
-}
-
-/// The files of a policy folder: names relative to it, and texts.
-fn read_policy(dir: &Path) -> anyhow::Result<Vec<(String, String)>> {
-    let mut files = Vec::new();
-    for (folder, prefix) in [(dir.to_owned(), ""), (dir.join("advisories"), "advisories/")] {
-        if !folder.is_dir() {
-            if prefix.is_empty() {
-                return Err(Usage(format!(
-                    "{}: no such folder; --policies names a folder",
-                    folder.display()
-                ))
-                .into());
-            }
-            continue;
-        }
-        let mut names = Vec::new();
-        for entry in fs_err::read_dir(&folder)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            if Path::new(&name).extension().is_some_and(|extension| extension == "toml") {
-                names.push(name);
-            }
-        }
-        names.sort();
-        for name in names {
-            let path = folder.join(&name);
-            // A server reads the folder anew while it runs: a pipe would stop it, and a device fill its memory.
-            if !fs_err::metadata(&path).context("policy file")?.is_file() {
-                return Err(Usage(format!("policy file: {}: not a regular file", path.display())).into());
-            }
-            let text = sync::read_text(&path)
-                .map_err(|error| Usage(format!("policy file: {}: {error}", path.display())))?;
-            files.push((format!("{prefix}{name}"), text));
-        }
-    }
-    Ok(files)
-}
-
 /// Runs a command.
 pub fn run(command: Command, context: &mut Context) -> anyhow::Result<Answer> {
     match command {
@@ -467,38 +248,4 @@ fn attach(cli: &Cli, context: &mut Context) -> anyhow::Result<()> {
         (None, Some(_)) => Err(Usage("--token-file is for --server, which is not given".to_owned()).into()),
         (None, None) => Ok(()),
     }
-}
-
-/// Prints the error of a command, where it has one.
-fn report(result: &anyhow::Result<Answer>, console: &mut Console) {
-    if let Err(error) = result
-        && !is_closed_pipe(error)
-    {
-        // Where even the error stream is closed there is nobody left to tell.
-        let _unheard = console.say(format_args!("error: {error:#}"));
-    }
-    let _unheard = console.flush();
-}
-
-/// The exit code of a command.
-fn exit_code(result: &anyhow::Result<Answer>) -> u8 {
-    match result {
-        Ok(Answer::Yes) => 0,
-        Ok(Answer::No) => 1,
-        Err(error) if is_closed_pipe(error) => 0,
-        Err(error) if error.chain().any(is_usage) => 2,
-        Err(_) => 3,
-    }
-}
-
-/// Whether another command line would do, as this machine or the mirror elsewhere says.
-fn is_usage(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.is::<Usage>() || cause.downcast_ref().is_some_and(remote::Problem::is_usage)
-}
-
-/// A closed pipe is the reader's way to say that it has seen enough.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    })
 }

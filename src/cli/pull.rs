@@ -8,11 +8,13 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 
-use super::sync::{named_upstream, network_options, own_urls, parse_size, read_index};
+use super::upstreams::{named_upstream, network_options, own_urls, read_index};
 use super::{Context, Usage};
 use crate::pull::{Options, Pull};
 use crate::store::Store;
 use crate::upstream::{Client, Options as Network, Upstream};
+use crate::wheel::Size;
+use crate::wording::with_causes;
 
 /// How long a connection may take to be made, and how long nothing may come, where a client waits for the answer.
 const HASTY_CONNECT: Duration = Duration::from_secs(5);
@@ -138,8 +140,7 @@ pub(super) fn prepare(asked: Asked<'_>, context: &mut Context) -> anyhow::Result
         retries: 0,
         ..network.clone()
     };
-    let client =
-        |options| Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))));
+    let client = |options| Client::new(options).map_err(|error| Usage(with_causes(&error)));
     Ok(Some(Prepared {
         upstreams,
         clients: (client(network)?, client(hasty)?),
@@ -161,7 +162,10 @@ impl Table {
         let seconds = |stated: Option<u64>, built_in| stated.map_or(built_in, Duration::from_secs);
         let size = |key: &str, stated: &Option<String>, built_in| match stated {
             None => Ok(built_in),
-            Some(text) => parse_size(text).map_err(|error| Usage(format!("pull.{key}: {error}"))),
+            Some(text) => match text.parse() {
+                Ok(Size(bytes)) => Ok(bytes),
+                Err(error) => Err(Usage(format!("pull.{key}: {error}"))),
+            },
         };
         Ok(Options {
             lifetime: seconds(self.page_lifetime_s, built_in.lifetime),

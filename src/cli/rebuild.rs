@@ -1,7 +1,7 @@
 //! `jetwheel rebuild`.
 
-use super::console::counted;
 use super::{Answer, Context, Format};
+use crate::wording::counted;
 
 /// Arguments of `jetwheel rebuild`.
 #[derive(Debug, clap::Args)]

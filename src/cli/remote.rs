@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
 
-use super::{Command, Context, Usage, sync};
+use super::{Command, Context, Usage, upstreams};
 use crate::server::api::Wrong;
 use crate::server::path::ESCAPED;
 use crate::upstream::Client;
+use crate::wording::with_causes;
 
 /// The variable that may hold the token.
 const TOKEN: &str = "JETWHEEL_TOKEN";
@@ -135,7 +136,7 @@ impl Remote {
         token_file: Option<&Path>,
         context: &mut Context,
     ) -> anyhow::Result<Self> {
-        let mut options = sync::network_options(context)?;
+        let mut options = upstreams::network_options(context)?;
         let bad = |why: &str| {
             Usage(format!("--server is no URL of a mirror such as https://mirror.example/: {why}"))
         };
@@ -161,8 +162,7 @@ impl Remote {
             )
             .into());
         }
-        let client =
-            Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
+        let client = Client::new(options).map_err(|error| Usage(with_causes(&error)))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { client, base, token, runtime })
     }
@@ -198,10 +198,8 @@ impl Remote {
             url.query_pairs_mut().extend_pairs(query);
         }
         let asked = self.client.call(method, &url, self.token.as_deref(), body, LARGEST_ANSWER);
-        let (status, body) = self
-            .runtime
-            .block_on(asked)
-            .map_err(|error| Problem::of(format!("{:#}", anyhow::Error::new(error))))?;
+        let (status, body) =
+            self.runtime.block_on(asked).map_err(|error| Problem::of(with_causes(&error)))?;
         if (200..300).contains(&status) {
             return serde_json::from_slice(&body).map_err(|error| {
                 Problem::of(format!("{} does not answer as a mirror does: {error}", self.base))

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::ValueEnum;
 
-use super::console::{counted, in_units};
-use super::{Answer, Context, Format, Usage, snapshot};
+use super::{Answer, Context, Format, Usage, devices, snapshot};
 use crate::policy::DeviceProfile;
 use crate::resolve::{
     Failure, Line, Lock, LockError, Request, Resolution, Target, json, pylock, read_requirements,
@@ -14,6 +13,8 @@ use crate::resolve::{
 };
 use crate::server::in_force::InForce;
 use crate::server::verdicts::{Terms, Verdicts};
+use crate::wheel::Size;
+use crate::wording::counted;
 
 /// How deep requirements files may name each other.
 const DEEPEST_FILES: usize = 16;
@@ -68,10 +69,7 @@ enum Output {
 pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Answer> {
     let policy = context.policy()?;
     let (id, selector) = snapshot::split(&arguments.device);
-    let Some(device) = policy.device(id) else {
-        let nearest = policy.nearest(id).join(", ");
-        return Err(Usage(format!("no device profile {id:?}; nearest known: {nearest}")).into());
-    };
+    let device = devices::find(&policy, id)?;
     let output = arguments.output.or((context.format == Format::Json).then_some(Output::Json));
     let wish = Wish {
         wanted: &arguments.wanted,
@@ -180,7 +178,7 @@ fn print(
                     "{:name$}  {:version$}  {}\n",
                     candidate.project,
                     candidate.version_text,
-                    in_units(candidate.size.unwrap_or_default()),
+                    Size(candidate.size.unwrap_or_default()),
                 ))?;
             }
             let total = packages.iter().filter_map(|package| package.candidate.size).sum();
@@ -188,7 +186,7 @@ fn print(
                 "{} for {}, {}\n",
                 counted(packages.len(), "wheel"),
                 device.id,
-                in_units(total)
+                Size(total)
             ))?;
         }
     }

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::hands::Commands;
 use super::pull::Asked;
-use super::{Answer, Context, Named, Usage, forward, load_policy, log, pull, snapshot};
+use super::{Answer, Context, Usage, forward, log, policies, pull, snapshot};
 use crate::server::forwarded::is_mount;
 use crate::server::{AfterChange, Limits, PolicySource, Server, Tls, connections_that_fit};
 use crate::store::Store;
@@ -76,10 +76,12 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     let per_client = context.config.limits.per_client()?;
     let connections = context.config.limits.connections()?;
     let largest_upload = context.config.limits.largest_upload()?;
-    let load = Box::new(|dir: &Path| load_policy(dir).map_err(|error| format!("{error:#}")));
+    let load = Box::new(|dir: &Path| policies::load(dir).map_err(|error| format!("{error:#}")));
     let policies = match context.site_policies() {
         // A folder that the command line names is there, or its name is wrong; one of the configuration may be mounted later.
-        Some((dir, Named::InConfiguration)) if !dir.exists() => PolicySource::awaited_folder(dir, load),
+        Some((dir, policies::Named::InConfiguration)) if !dir.exists() => {
+            PolicySource::awaited_folder(dir, load)
+        }
         Some((dir, _)) => PolicySource::folder(dir, load).map_err(Usage)?,
         None => PolicySource::optional_folder(context.bundle_policies(), load).map_err(Usage)?,
     };

@@ -3,13 +3,14 @@
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
-use super::console::{counted, in_units};
 use super::remote::{Problem, segment, wrong};
-use super::{Answer, Context, Format};
+use super::{Answer, Context, Format, policies};
 use crate::server::api::snapshots::{self, ChangedVerdict, Diff, List, Listed, Moved};
 use crate::server::api::{Wrong, evidence};
 use crate::server::view::{LIVE, Scope};
 use crate::store::{self, NewSnapshot, PolicyFile, Snapshot, SnapshotId, Store};
+use crate::wheel::Size;
+use crate::wording::counted;
 
 /// Arguments of `jetwheel snapshot`.
 #[derive(Debug, clap::Args)]
@@ -156,7 +157,7 @@ pub(super) fn new(reason: &str, context: &Context) -> anyhow::Result<NewSnapshot
 /// The files of the site's policy.
 pub(super) fn policy_files(context: &Context) -> anyhow::Result<Vec<PolicyFile>> {
     let files = match context.policies() {
-        Some(dir) => super::read_policy(dir)?,
+        Some(dir) => policies::read(dir)?,
         None => Vec::new(),
     };
     Ok(files.into_iter().map(|(name, text)| PolicyFile { name, text }).collect())
@@ -216,14 +217,13 @@ fn list(context: &mut Context) -> anyhow::Result<Answer> {
         return Ok(Answer::Yes);
     }
     let console = &mut context.console;
-    console.print(format_args!(
-        "{:<18}  {:>7}  {:>15}  {:<8}  NAME, CHANNELS\n",
-        "ID", "FILES", "BYTES", "FOR"
-    ))?;
+    console
+        .print(format_args!("{:<18}  {:>7}  {:>8}  {:<8}  NAME, CHANNELS\n", "ID", "FILES", "SIZE", "FOR"))?;
     for Listed { head, channels } in list.snapshots {
         let name = head.name.into_iter().chain(channels.iter().map(|channel| format!("@{channel}")));
         let names = name.collect::<Vec<_>>().join(" ");
-        let line = format!("{}  {:>7}  {:>15}  {:<8}  {names}", head.id, head.count, head.bytes, head.reason);
+        let line =
+            format!("{}  {:>7}  {:>8}  {:<8}  {names}", head.id, head.count, Size(head.bytes), head.reason);
         console.print(format_args!("{}\n", line.trim_end()))?;
     }
     Ok(Answer::Yes)
@@ -236,7 +236,7 @@ fn show(snapshot: &Snapshot, context: &mut Context) -> anyhow::Result<Answer> {
     }
     let head = &snapshot.head;
     let console = &mut context.console;
-    let (files, size) = (counted(head.count, "file"), in_units(head.bytes));
+    let (files, size) = (counted(head.count, "file"), Size(head.bytes));
     console.print(format_args!("{}  {files}, {size}\n", head.id))?;
     console.print(format_args!("made {} by {}\n", head.created, head.reason))?;
     if let Some(name) = &head.name {

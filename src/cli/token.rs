@@ -6,8 +6,9 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::input::parse_delay;
 use super::remote::{Problem, segment, wrong};
-use super::{Answer, Context, Format, Usage, gc::parse_delay};
+use super::{Answer, Context, Format, Usage};
 use crate::access::Scope;
 use crate::server::api::Wrong;
 use crate::server::api::tokens::{self, Asked, Revoked, Told};
@@ -140,21 +141,25 @@ fn list(context: &mut Context) -> anyhow::Result<Answer> {
         return Ok(Answer::Yes);
     }
     let wide = told.iter().map(|token| token.name.len()).max().unwrap_or(0).max(4);
+    let scopes = |token: &Told| {
+        let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
+        scopes.join(", ")
+    };
+    let widest = told.iter().map(|token| scopes(token).len()).max().unwrap_or(0).max(6);
     context.console.print(format_args!(
-        "{:<wide$}  {:<20}  {:<20}  {:<20}  DEVICES\n",
+        "{:<wide$}  {:<widest$}  {:<17}  {:<17}  DEVICES\n",
         "NAME", "SCOPES", "EXPIRES", "LAST USED"
     ))?;
     for token in told {
-        let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
         let expires = match token.expires {
             Some(_) if token.expired => "expired".to_owned(),
             expires => moment(expires),
         };
         let devices = if token.devices.is_empty() { "all".to_owned() } else { token.devices.join(", ") };
         context.console.print(format_args!(
-            "{:<wide$}  {:<20}  {expires:<20}  {:<20}  {devices}\n",
+            "{:<wide$}  {:<widest$}  {expires:<17}  {:<17}  {devices}\n",
             token.name,
-            scopes.join(", "),
+            scopes(&token),
             moment(token.last_used),
         ))?;
     }
@@ -189,7 +194,7 @@ fn revoke(arguments: &Revoke, context: &mut Context) -> anyhow::Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// A moment to the second, or a dash.
+/// A moment to the minute, or a dash.
 fn moment(moment: Option<Timestamp>) -> String {
-    moment.map_or_else(|| "-".to_owned(), |moment| moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    moment.map_or_else(|| "-".to_owned(), |moment| moment.strftime("%Y-%m-%dT%H:%MZ").to_string())
 }

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::console::{counted, in_units};
 use super::{Answer, Console, Context, Format};
 use crate::policy::{DeviceProfile, Policy, judge};
 use crate::store::{Fetch, Finding, Report, Store};
+use crate::wheel::Size;
+use crate::wording::counted;
 
 /// After how many bytes a line of progress is due where there is no terminal.
 const LINE_AFTER: u64 = 10 << 30;
@@ -142,7 +143,7 @@ fn print(
     console.print(format_args!(
         "{} hashed ({}), {} known: {}\n",
         counted(report.blobs, "wheel"),
-        in_units(report.bytes),
+        Size(report.bytes),
         counted(report.sidecars, "file"),
         match found {
             0 => "all right".to_owned(),

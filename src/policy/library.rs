@@ -59,6 +59,7 @@ impl Counts {
         self.machine_code().saturating_add(self.compiled(any_ptx))
     }
 
+    /// All units, those that do not run among them.
     pub(super) fn total(&self) -> u64 {
         self.covered(true).saturating_add(self.no)
     }
@@ -106,6 +107,7 @@ impl Library<'_> {
     }
 }
 
+/// The part of a whole, between 0 and 1; that of nothing is 0.
 #[expect(clippy::cast_precision_loss, reason = "a share is compared with two decimals")]
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -122,6 +124,7 @@ fn is_registered(member: &Member, row: &FatbinRow) -> bool {
     member.registered_fatbins > 0 && row.section.as_deref() == Some(REGISTERED)
 }
 
+/// Whether no fatbinary of a member that can run is registered with the CUDA runtime: then any of them may be loaded.
 pub(super) fn is_pool(member: &Member) -> bool {
     let registers = |row: &FatbinRow| is_registered(member, row) && counts_as_unit(member, row);
     member.registered_fatbins == 0 || !member.fatbins.iter().any(registers)

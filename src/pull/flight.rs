@@ -13,10 +13,11 @@ use crate::policy::{DeviceProfile, Policy};
 use crate::server::lru::Lru;
 use crate::server::pull::{Counters, Failure, FailureKind, Stage};
 use crate::sync::gather::Origin;
-use crate::sync::take::{Budget, Keeping, Taker, chain};
+use crate::sync::take::{Budget, Keeping, Taker};
 use crate::sync::{self, Knowledge, Means};
 use crate::upstream::{self, Progress, Wanted, fetch};
 use crate::wheel::WheelFilename;
+use crate::wording::with_causes;
 
 /// Most files on their way, waiting ones among them.
 const MOST: usize = 256;
@@ -196,15 +197,17 @@ async fn run(
         now: jiff::Timestamp::now().to_string(),
         accept_changed: Arc::default(),
     };
-    let of_sync = |error: sync::Error| failure(FailureKind::Store, chain(&error));
+    let of_sync = |error: sync::Error| failure(FailureKind::Store, with_causes(&error));
     let fetched = match fetch(&shared.files, &wanted, spool.path(), &progress).await {
         Ok(fetched) => fetched,
-        Err(error @ upstream::Error::Io { .. }) => return Err(failure(FailureKind::Store, chain(&error))),
+        Err(error @ upstream::Error::Io { .. }) => {
+            return Err(failure(FailureKind::Store, with_causes(&error)));
+        }
         Err(error @ upstream::Error::TooLarge { .. }) if job.size.is_none() => {
-            return Err(failure(FailureKind::TooLarge, chain(&error)));
+            return Err(failure(FailureKind::TooLarge, with_causes(&error)));
         }
         Err(error) if error.is_lie() => {
-            let text = chain(&error);
+            let text = with_causes(&error);
             taker(Vec::new()).failed(name, origin, error).await.map_err(of_sync)?;
             return Err(failure(FailureKind::Lied, text));
         }

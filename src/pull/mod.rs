@@ -27,8 +27,8 @@ use crate::server::lru::Lru;
 use crate::server::pull::{Asked, Counters, Failure, FailureKind, Offer, Offered, Source, Stage};
 use crate::store::Store;
 use crate::sync::gather::Origin;
-use crate::sync::take::chain;
 use crate::upstream::{self, Client, Link, MetadataSource, Upstream, fetch_metadata, fetch_metadata_inside};
+use crate::wording::with_causes;
 
 use flight::{Flights, Job};
 use offers::Found;
@@ -125,7 +125,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, Failure> {
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(failure(FailureKind::Store, chain(&error))),
+        Ok(Err(error)) => Err(failure(FailureKind::Store, with_causes(&error))),
         Err(error) => Err(failure(FailureKind::Store, error.to_string())),
     }
 }

@@ -16,9 +16,9 @@ use crate::server::pull::{Counters, Failure, FailureKind, Outdated};
 use crate::store::{self, Store};
 use crate::sync::Event;
 use crate::sync::pages::Answer;
-use crate::sync::take::chain;
 use crate::upstream::{self, Client, Listing, Source, Upstream};
 use crate::wheel::ProjectName;
+use crate::wording::with_causes;
 
 /// How much the copies of pages in memory may weigh, in bytes; older ones are read from the disk.
 const COPIES_WEIGHT: usize = 64 << 20;
@@ -152,7 +152,7 @@ impl Pages {
 
     /// Remembers that an upstream failed to give a file, where that is a matter of the upstream and not of the file.
     pub(super) fn failed(self: &Arc<Self>, name: &str, error: &upstream::Error) -> Failure {
-        let text = chain(error);
+        let text = with_causes(error);
         if matches!(error, upstream::Error::Status { status: 404 | 410, .. }) {
             return failure(FailureKind::Gone, text);
         }
@@ -309,10 +309,10 @@ impl Pages {
             }
             Ok(Err(error @ upstream::Error::Connection { .. })) => {
                 Counters::count(&self.counters.page_failures);
-                self.note(order, Some(&chain(&error)));
+                self.note(order, Some(&with_causes(&error)));
                 return None;
             }
-            Ok(Err(error)) => chain(&error),
+            Ok(Err(error)) => with_causes(&error),
             Err(_elapsed) => {
                 Counters::count(&self.counters.page_failures);
                 self.note(order, Some("no answer in time"));
@@ -362,7 +362,7 @@ impl Pages {
         };
         match tokio::task::spawn_blocking(counting).await {
             Ok(Ok(why)) => why,
-            Ok(Err(error)) => Some(chain(&error)),
+            Ok(Err(error)) => Some(with_causes(&error)),
             Err(error) => Some(error.to_string()),
         }
     }

@@ -20,7 +20,7 @@ use super::verdicts::Terms;
 use super::view::View;
 use crate::digest::Sha256;
 use crate::policy::{Judgement, Verdict, judge_listing};
-use crate::wheel::{ProjectName, WheelFilename};
+use crate::wheel::{ProjectName, Size, WheelFilename};
 
 /// How often the projects that a page depends on are looked up, since what comes in may depend on further ones.
 const MOST_ROUNDS: usize = 4;
@@ -275,7 +275,8 @@ async fn wait(
             Counters::count(&source.counters().put_off);
             let (reached, size) = far(&stages.borrow());
             let seconds = seconds_left(reached.saturating_sub(before), reached, size, patience);
-            let of = size.map_or(String::new(), |size| format!(" ({reached} of {size} bytes are here)"));
+            let of =
+                size.map_or(String::new(), |size| format!(" ({} of {} are here)", Size(reached), Size(size)));
             return Err(Refusal::OnItsWay { file: filename.to_owned(), of, seconds });
         }
     };

@@ -12,7 +12,8 @@ use super::reply::Reply;
 use crate::access::Denied;
 use crate::policy::{Judgement, Reason, Verdict, code_name};
 use crate::store;
-use crate::wheel::ProjectName;
+use crate::wheel::{ProjectName, Size};
+use crate::wording::{counted, with_causes};
 
 /// The longest reason phrase, in bytes. pip prints it whole, in one line with the URL; some proxies cut a status line at 1 KiB.
 const LONGEST_PHRASE: usize = 240;
@@ -80,7 +81,7 @@ pub(super) enum Refusal {
     #[error("{}", .0.text)]
     NotForDevice(Box<NotForDevice>),
     /// A file that is still being fetched and inspected.
-    #[error("{file} is being fetched and inspected{of}: ask again in {seconds} seconds")]
+    #[error("{file} is being fetched and inspected{of}: ask again in {}", counted(*.seconds, "second"))]
     OnItsWay {
         /// Its name.
         file: String,
@@ -127,7 +128,7 @@ pub(super) enum Refusal {
         why: String,
     },
     /// An upload above the limit.
-    #[error("the upload is larger than {limit} bytes, the most that this mirror takes")]
+    #[error("the upload is larger than {}, the most that this mirror takes", Size(*.limit))]
     UploadTooLarge {
         /// The limit in bytes.
         limit: u64,
@@ -136,13 +137,13 @@ pub(super) enum Refusal {
     #[error("the body has to be application/json, and is {0:?}")]
     NotJson(String),
     /// A body above the limit.
-    #[error("the body is larger than {limit} bytes")]
+    #[error("the body is larger than {}", Size(*.limit as u64))]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
     },
     /// A body that did not come in time.
-    #[error("the body did not come within {limit_s} seconds")]
+    #[error("the body did not come within {}", counted(*.limit_s, "second"))]
     SlowBody {
         /// The limit in seconds.
         limit_s: u64,
@@ -151,7 +152,7 @@ pub(super) enum Refusal {
     #[error("too many requests of this kind are being worked on: try again in a few seconds")]
     Busy,
     /// A client that asks more often than it may.
-    #[error("too many requests from this address: try again in {seconds} seconds")]
+    #[error("too many requests from this address: try again in {}", counted(*.seconds, "second"))]
     TooMany {
         /// When to ask again.
         seconds: u64,
@@ -307,20 +308,13 @@ impl Refusal {
 
     /// Writes what the client is not told to the log.
     pub(super) fn log(&self, id: &RequestId) {
-        let causes = |error: &dyn std::error::Error| {
-            let mut text = error.to_string();
-            let mut source = error.source();
-            while let Some(cause) = source {
-                let _infallible = write!(text, ": {cause}");
-                source = cause.source();
-            }
-            text
-        };
         match self {
             Self::Store(error) => {
-                tracing::error!(error = causes(error), request_id = %id, "the store failed");
+                tracing::error!(error = with_causes(error), request_id = %id, "the store failed");
             }
-            Self::Io(error) => tracing::error!(error = causes(error), request_id = %id, "the disk failed"),
+            Self::Io(error) => {
+                tracing::error!(error = with_causes(error), request_id = %id, "the disk failed");
+            }
             Self::Defect(why) => {
                 tracing::error!(error = why.as_str(), request_id = %id, "a request could not be answered");
             }

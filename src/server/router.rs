@@ -97,8 +97,7 @@ async fn answer(
         request_body::discard(body).await;
         return Err(Refusal::TooMany { seconds });
     }
-    // RFC 9112, section 3.2: two hosts mean that someone on the way reads another request than we do.
-    if parts.version == Version::HTTP_11 && parts.headers.get_all(header::HOST).iter().count() != 1 {
+    if !has_one_host(&parts) {
         return Err(Refusal::Malformed("a request has one Host field".to_owned()));
     }
     let prefix = prefix_of(state);
@@ -186,6 +185,21 @@ async fn answer(
         }
         Route::Setup { device } => device::setup(in_force, &state.view(&device).await?, &base_url(&parts)?),
         Route::Check { device } => device::check(in_force, &state.view(&device).await?, &base_url(&parts)?),
+    }
+}
+
+/// Whether a request is for one host: two mean that someone on the way reads another request than we do (RFC 9112, section 3.2;
+/// RFC 9113, section 8.3.1, of a Host beside `:authority`).
+fn has_one_host(parts: &Parts) -> bool {
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => false,
+        (None, None) => parts.version != Version::HTTP_11,
+        (Some(host), None) => {
+            let authority = parts.uri.authority().filter(|_| parts.version == Version::HTTP_2);
+            authority
+                .is_none_or(|authority| host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()))
+        }
     }
 }
 

@@ -11,8 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use html5gum::{HtmlString, Spanned, StartTag, Token, Tokenizer};
-
+use super::elements::{Element, Piece, pieces};
 use super::{
     API_VERSION, CoreMetadata, FileLink, LONGEST_URL, MOST_FILES, MOST_PROJECTS, ParsedPage, ProjectPage,
     filename_of, is_distribution, keep_hash, keep_text,
@@ -31,38 +30,37 @@ pub fn parse_html(text: &str) -> ParsedPage {
     let mut reason = None;
     let mut title: Option<String> = None;
     let mut in_title = false;
-    for token in Tokenizer::new(text).flatten() {
-        match token {
-            Token::StartTag(tag) => match tag.name.as_slice() {
-                b"a" => match link(&tag) {
+    for piece in pieces(text) {
+        match piece {
+            Piece::Start(tag) => match tag.name {
+                "a" => match link(&tag) {
                     Some(link) if parsed.page.files.len() < MOST_FILES => parsed.page.files.push(link),
                     _ => parsed.dropped = parsed.dropped.saturating_add(1),
                 },
-                b"base" if parsed.base.is_none() => {
-                    parsed.base = attribute(&tag, "href").filter(|href| href.len() <= LONGEST_URL);
+                "base" if parsed.base.is_none() => {
+                    let href = tag.attribute("href").filter(|href| href.len() <= LONGEST_URL);
+                    parsed.base = href.map(str::to_owned);
                 }
-                b"meta" => match attribute(&tag, "name").as_deref() {
-                    Some("pypi:project-status") => {
-                        status = attribute(&tag, "content").as_deref().and_then(keep_text);
-                    }
+                "meta" => match tag.attribute("name") {
+                    Some("pypi:project-status") => status = tag.attribute("content").and_then(keep_text),
                     Some("pypi:project-status-reason") => {
-                        reason = attribute(&tag, "content").as_deref().and_then(keep_text);
+                        reason = tag.attribute("content").and_then(keep_text);
                     }
                     _ => {}
                 },
-                b"title" if title.is_none() => {
+                "title" if title.is_none() => {
                     in_title = true;
                     title = Some(String::new());
                 }
                 _ => {}
             },
-            Token::EndTag(tag) if tag.name.as_slice() == b"title" => in_title = false,
-            Token::String(piece) if in_title => {
+            Piece::End("title") => in_title = false,
+            Piece::Text(text) if in_title => {
                 if let Some(title) = &mut title {
-                    extend(title, &piece);
+                    extend(title, &text);
                 }
             }
-            _ => {}
+            Piece::End(_) | Piece::Text(_) => {}
         }
     }
     parsed.page.name = title.as_deref().and_then(titled);
@@ -87,19 +85,19 @@ pub fn parse_list_html(text: &str) -> Vec<ProjectName> {
             names.push(name);
         }
     };
-    for token in Tokenizer::new(text).flatten() {
-        match token {
-            Token::StartTag(tag) if tag.name.as_slice() == b"a" => {
+    for piece in pieces(text) {
+        match piece {
+            Piece::Start(tag) if tag.name == "a" => {
                 close(open.take());
-                open = Some((attribute(&tag, "href"), String::new()));
+                open = Some((tag.attribute("href").map(str::to_owned), String::new()));
             }
-            Token::EndTag(tag) if tag.name.as_slice() == b"a" => close(open.take()),
-            Token::String(piece) => {
+            Piece::End("a") => close(open.take()),
+            Piece::Text(text) => {
                 if let Some((_, caption)) = &mut open {
-                    extend(caption, &piece);
+                    extend(caption, &text);
                 }
             }
-            _ => {}
+            Piece::Start(_) | Piece::End(_) => {}
         }
     }
     close(open.take());
@@ -115,21 +113,15 @@ fn titled(title: &str) -> Option<ProjectName> {
     title.get(at.saturating_add(BEFORE.len())..)?.trim().parse().ok()
 }
 
-fn extend(text: &mut String, piece: &Spanned<HtmlString, ()>) {
+fn extend(text: &mut String, piece: &str) {
     if text.len() < LONGEST_CAPTION {
-        let piece = String::from_utf8_lossy(piece);
         text.extend(piece.chars().take(LONGEST_CAPTION));
     }
 }
 
-fn attribute(tag: &StartTag<()>, name: &str) -> Option<String> {
-    tag.attributes.get(name.as_bytes()).map(|value| String::from_utf8_lossy(value).into_owned())
-}
-
 /// Reads one anchor; none where it leads to no distribution.
-fn link(tag: &StartTag<()>) -> Option<FileLink> {
-    let href = attribute(tag, "href")?;
-    let href = href.trim();
+fn link(tag: &Element) -> Option<FileLink> {
+    let href = tag.attribute("href")?.trim();
     if href.len() > LONGEST_URL {
         return None;
     }
@@ -140,17 +132,18 @@ fn link(tag: &StartTag<()>) -> Option<FileLink> {
         keep_hash(&mut hashes, algorithm, digest);
     }
     // PEP 714 renamed the attribute of PEP 658; the new name counts where both are there.
-    let core_metadata = attribute(tag, "data-core-metadata")
-        .or_else(|| attribute(tag, "data-dist-info-metadata"))
-        .map_or(CoreMetadata::Absent, |value| core_metadata(&value));
+    let core_metadata = tag
+        .attribute("data-core-metadata")
+        .or_else(|| tag.attribute("data-dist-info-metadata"))
+        .map_or(CoreMetadata::Absent, core_metadata);
     Some(FileLink {
         filename,
         url: url.to_owned(),
         hashes,
-        requires_python: attribute(tag, "data-requires-python").as_deref().and_then(keep_text),
+        requires_python: tag.attribute("data-requires-python").and_then(keep_text),
         size: None,
         upload_time: None,
-        yanked: attribute(tag, "data-yanked").map(|reason| keep_text(&reason).unwrap_or_default()),
+        yanked: tag.attribute("data-yanked").map(|reason| keep_text(reason).unwrap_or_default()),
         core_metadata,
     })
 }

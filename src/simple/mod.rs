@@ -7,6 +7,7 @@ use percent_encoding::percent_decode_str;
 use crate::digest::Sha256;
 use crate::wheel::ProjectName;
 
+mod elements;
 mod html;
 mod json;
 

@@ -4,18 +4,6 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-/// An error with all that lies below it.
-pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    for cause in causes(error).skip(1) {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-    }
-    text
-}
-
 /// Whether TLS itself failed, such as by a certificate that is not trusted: what does not heal by waiting, as a connection
 /// that broke might.
 pub(super) fn is_of_tls(error: &(dyn Error + 'static)) -> bool {

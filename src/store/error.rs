@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::digest::Sha256;
+use crate::wheel::Size;
 
 /// Why the store could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +37,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The disk is too full to take anything in; what is there is still served.
-    #[error("{}: no space: {free} bytes are free on the disk, and {needed} are needed, with those that stay free for the catalogue", .dir.display())]
+    #[error("{}: no space: {} are free on the disk, and {} are needed, with what stays free for the catalogue", .dir.display(), Size(*.free), Size(*.needed))]
     Full {
         /// The data folder.
         dir: PathBuf,

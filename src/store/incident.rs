@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::notes::Log;
 use super::{Error, Recovery, Store};
 use crate::wheel::ProjectName;
+use crate::wording::counted;
 
 /// Something that should not have happened, which somebody has to look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +55,7 @@ impl Incident {
 
     pub(super) fn of_catalogue(recovery: &Recovery) -> Self {
         let text =
-            format!("made anew from the sidecar files of {} files, since {}", recovery.files, recovery.why);
+            format!("made anew from {}, since {}", counted(recovery.files, "sidecar file"), recovery.why);
         Self::now(IncidentKind::CatalogueRebuilt, text)
     }
 }

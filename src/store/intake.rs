@@ -6,6 +6,7 @@ use super::write::taken_name;
 use super::{Error, LOCAL, Provenance, Put, Store};
 use crate::digest::Sha256;
 use crate::wheel::{Facts, InspectOptions, WheelFilename, inspect_wheel_as};
+use crate::wording::with_causes;
 
 /// What became of a wheel that was offered.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl Store {
         let options = InspectOptions { sha256: Some(sha256), ..InspectOptions::default() };
         let inspection = match inspect_wheel_as(file, spooled.path(), &options) {
             Ok(inspection) => inspection,
-            Err(error) => return Ok(Offered::Unreadable(chain(&error))),
+            Err(error) => return Ok(Offered::Unreadable(with_causes(&error))),
         };
         if let Some(damage) = inspection.facts.damage.first() {
             let more = match inspection.facts.damage.len() {
@@ -78,15 +79,4 @@ impl Store {
             Err(error) => Err(error),
         }
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -24,6 +24,7 @@
 //! ```
 
 use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -126,7 +127,7 @@ impl Layout {
     ///
     /// Yields the format that it has, which may be an older one.
     pub(super) fn claim(dir: &Path) -> Result<(Self, fs::File, u32), Error> {
-        fs::create_dir_all(dir).map_err(Error::io(dir))?;
+        make(dir)?;
         let layout = Self { dir: dir.to_owned(), spool: dir.join("spool") };
         let lock = layout.lock(false)?;
         let format = layout.check_format()?;
@@ -145,7 +146,7 @@ impl Layout {
     /// have ended. The locks that come with it are to be held as long as it is used.
     pub(super) fn share(dir: &Path) -> Result<(Self, Vec<fs::File>), Error> {
         let spools = dir.join("spool");
-        fs::create_dir_all(dir).map_err(Error::io(dir))?;
+        make(dir)?;
         let mut layout = Self { dir: dir.to_owned(), spool: spools.clone() };
         let shared = layout.lock(true)?;
         let one_at_a_time = lock_file(&dir.join("spool.lock"))?;
@@ -262,6 +263,23 @@ impl Layout {
     }
 }
 
+/// Makes the data folder where it is missing; one that is there keeps its mode.
+fn make(dir: &Path) -> Result<(), Error> {
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent).map_err(Error::io(parent))?;
+    }
+    match std::fs::DirBuilder::new().mode(FOLDER).create(dir) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(Error::io(dir)(error)),
+    }
+    let mode = fs::metadata(dir).map_err(Error::io(dir))?.permissions().mode();
+    if mode & EVERYBODY_WRITES != 0 {
+        tracing::warn!(data = %dir.display(), "everybody on this machine can change the data folder: chmod o-w");
+    }
+    Ok(())
+}
+
 /// A file that is there for its lock alone.
 fn lock_file(path: &Path) -> Result<fs::File, Error> {
     let mut options = fs::OpenOptions::new();
@@ -308,6 +326,12 @@ pub(super) fn write_durably(folder: &Path, path: &Path, bytes: &[u8]) -> Result<
     write_durably_as(folder, path, bytes, READABLE)
 }
 
+/// Mode of the data folder: its group may read what a backup may.
+const FOLDER: u32 = 0o750;
+
+/// That others than the owner and the group may write.
+const EVERYBODY_WRITES: u32 = 0o002;
+
 /// Mode of files that a backup may read.
 pub(super) const READABLE: u32 = 0o644;
 
@@ -336,7 +360,6 @@ pub(super) fn persist(file: tempfile::NamedTempFile, path: &Path) -> Result<(), 
 }
 
 fn persist_as(file: tempfile::NamedTempFile, path: &Path, mode: u32) -> Result<(), Error> {
-    use std::os::unix::fs::PermissionsExt as _;
     file.as_file()
         .set_permissions(std::fs::Permissions::from_mode(mode))
         .and_then(|()| file.as_file().sync_all())

@@ -22,16 +22,19 @@ struct State {
 }
 
 impl Revisions {
+    /// Begins at the microseconds since 1970, so that a later start of the store has a later one.
     pub(super) fn starting_now() -> Self {
         let now = jiff::Timestamp::now().as_microsecond();
         let start = u64::try_from(now).unwrap_or(0);
         Self(Mutex::new(State { newest: start, base: start, projects: HashMap::new() }))
     }
 
+    /// That of the latest change of any row.
     pub(super) fn newest(&self) -> u64 {
         locked(&self.0).newest
     }
 
+    /// That of the latest change of a row of a project.
     pub(super) fn of(&self, project: &ProjectName) -> u64 {
         let state = locked(&self.0);
         state.projects.get(project).copied().unwrap_or(state.base)

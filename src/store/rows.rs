@@ -1,19 +1,104 @@
-//! What is known of files, by their digests and names.
+//! Known files as rows, and what catalogue and sidecars answer about them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::catalogue::Records as _;
-use super::catalogue::record::pin_key;
-use super::sidecar::Sidecar;
-use super::{Error, Listed, Row, Store, recover};
+use super::catalogue::record::{
+    Counts, Light, counts_key, parse_file_key, parse_payload, pin_key, project_prefix, strange, url_key,
+};
+use super::listing::{self, Listed};
+use super::sidecar::{self, Sidecar};
+use super::{Error, Store, recover};
 use crate::digest::Sha256;
 use crate::wheel::{Damage, DamageCode, Facts, ProjectName};
 
 /// How many sidecars are read from a database at once. Those of large wheels have hundreds of kilobytes.
 const AT_ONCE: usize = 64;
 
+/// The upstream of files that people put in: by `add`, or by an upload.
+pub const LOCAL: &str = "local";
+
+/// One known file: the catalogue's row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// What the file contains.
+    pub facts: Arc<Facts>,
+    /// Where it came from.
+    pub provenance: Provenance,
+    /// Whether the store has its bytes. A refused wheel leaves its facts alone.
+    pub held: bool,
+}
+
+/// Where a file came from, and what its index said of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Name of the upstream; `local` for a file that was added by hand.
+    pub upstream: String,
+    /// URL it was fetched from, without credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// When it was first seen, RFC 3339 in UTC.
+    pub first_seen: String,
+    /// When it was uploaded, as the upstream says, RFC 3339 in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload_time: Option<String>,
+    /// Whether, and why, the upstream yanked it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yanked: Option<String>,
+    /// Since when the upstream lists it no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone_since: Option<String>,
+    /// Since when other bytes count under its name: it is in the snapshots from before alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_since: Option<String>,
+}
+
 impl Store {
+    /// All known projects, in order; those with at least one held file if `held_only`.
+    pub fn projects(&self, held_only: bool) -> Result<Vec<ProjectName>, Error> {
+        self.read(|catalogue| {
+            let mut projects = Vec::new();
+            catalogue.scan(b"n", &mut |key, payload| {
+                let counts: Counts = parse_payload(key, payload)?;
+                if counts.held > 0 || (!held_only && counts.files > 0) {
+                    let name = key.get(1..).and_then(|name| std::str::from_utf8(name).ok());
+                    let name = name.and_then(|name| name.parse().ok());
+                    projects.push(name.ok_or_else(|| strange(key))?);
+                }
+                Ok(())
+            })?;
+            Ok(projects)
+        })
+    }
+
+    /// How many files of a project are known, and how many of them are held.
+    pub fn count(&self, project: &ProjectName) -> Result<(u64, u64), Error> {
+        let counts: Option<Counts> = self.read(|catalogue| catalogue.parsed(&counts_key(project)))?;
+        Ok(counts.map_or((0, 0), |counts| (counts.files, counts.held)))
+    }
+
+    /// All known files of a project without their facts, newest version first, then by file name.
+    ///
+    /// Costs some microseconds for each file, where [`Store::rows`] reads and parses a sidecar file for each.
+    pub fn listing(&self, project: &ProjectName) -> Result<Vec<Listed>, Error> {
+        let prefix = project_prefix(project);
+        let mut listed = self.read(|catalogue| {
+            let mut listed = Vec::new();
+            catalogue.scan(&prefix, &mut |key, payload| {
+                let (file, sha256) = parse_file_key(key, &prefix).ok_or_else(|| strange(key))?;
+                let light: Light = parse_payload(key, payload)?;
+                listed.push(Listed::new(project, file, sha256, light));
+                Ok(())
+            })?;
+            Ok(listed)
+        })?;
+        listing::sort(&mut listed);
+        Ok(listed)
+    }
+
     /// All known files of a project, newest version first, then by file name.
     ///
     /// A file whose sidecar is damaged is among them, with that as its only fact.
@@ -65,6 +150,18 @@ impl Store {
         Ok(self.sidecar(sha256)?.and_then(|sidecar| row_of(&sidecar, file)))
     }
 
+    /// The file that was fetched from that URL, for indexes that state no digest.
+    ///
+    /// Where the URL led to other bytes later, this is still the first file.
+    pub fn row_by_url(&self, url: &str) -> Result<Option<Row>, Error> {
+        let Some(sha256) = self.digest(&url_key(url))? else { return Ok(None) };
+        let Some(sidecar) = self.sidecar(&sha256)? else { return Ok(None) };
+        let seen = |entry: &&sidecar::Entry| {
+            entry.sightings.iter().any(|sighting| sighting.url.as_deref() == Some(url))
+        };
+        Ok(sidecar.files.iter().find(seen).map(|entry| sidecar.row(entry)))
+    }
+
     /// The digest that a file had at first sight on an upstream.
     ///
     /// Another digest there under the same name is an incident, not an update.
@@ -84,11 +181,19 @@ impl Store {
         self.read(|catalogue| {
             let mut pins = HashMap::with_capacity(keys.len());
             catalogue.records(&keys, &mut |key, payload| {
-                let sha256 = payload.try_into().map(Sha256).map_err(|_| super::strange(key))?;
+                let sha256 = payload.try_into().map(Sha256).map_err(|_| strange(key))?;
                 pins.extend(files.get(key).map(|file| (*file, sha256)));
                 Ok(())
             })?;
             Ok(pins)
+        })
+    }
+
+    /// The digest that a record names.
+    fn digest(&self, key: &[u8]) -> Result<Option<Sha256>, Error> {
+        self.read(|catalogue| match catalogue.record(key)? {
+            None => Ok(None),
+            Some(payload) => payload.try_into().map(Sha256).map(Some).map_err(|_| strange(key)),
         })
     }
 

@@ -15,11 +15,12 @@ use serde::Serialize;
 
 use super::blobs::Part;
 use super::catalogue::Records as _;
-use super::catalogue::record::{Indexed, Light, digest_key, file_key, unseal};
+use super::catalogue::record::{Indexed, Light, digest_key, file_key, parse_payload, strange, unseal};
 use super::sidecar::Sidecar;
 use super::{Error, Row, SnapshotId, Store, locked, recover};
 use crate::digest::{Hasher, Sha256};
 use crate::wheel::ProjectName;
+use crate::wording::counted;
 
 /// Size in bytes of the pieces in which blobs are read; each processor has one in memory.
 const PIECE: usize = 256 << 10;
@@ -207,7 +208,7 @@ impl Store {
             let text = match (read, first) {
                 (Ok(_), None) => continue,
                 (Ok(_), Some(first)) => {
-                    format!("lists {lost} files of which nothing is known, {first} among them")
+                    format!("lists {} of which nothing is known: {first}, for one", counted(lost, "file"))
                 }
                 (Err(Error::Damaged { found, .. }), _) => found,
                 (Err(error), _) => return Err(error),
@@ -300,9 +301,9 @@ impl Store {
             let mut gone = Vec::new();
             catalogue.scan(b"d", &mut |key, payload| {
                 let digest = key.get(1..).and_then(|digest| digest.try_into().ok()).map(Sha256);
-                let sha256 = digest.ok_or_else(|| super::strange(key))?;
+                let sha256 = digest.ok_or_else(|| strange(key))?;
                 if !known.contains(&sha256) {
-                    let indexed: Indexed = super::parse_payload(key, payload)?;
+                    let indexed: Indexed = parse_payload(key, payload)?;
                     gone.push((sha256, indexed.files));
                 }
                 Ok(())

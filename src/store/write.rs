@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLockReadGuard};
 
 use super::blobs::{Found, Part};
 use super::catalogue::record::{
-    Light, SUM, Stamp, name_prefix, parse_file_key, pin_key, project_prefix, url_key,
+    Light, SUM, Stamp, name_prefix, parse_file_key, parse_payload, pin_key, project_prefix, strange, url_key,
 };
 use super::catalogue::{Catalogue, Fault, Postgres, Records};
 use super::layout::Layout;
@@ -218,10 +218,7 @@ impl Store {
         self.read(|catalogue| catalogue.record(SUM))?;
         let place = self.catalogue()?;
         let Some(sled) = place.as_ref().and_then(Catalogue::sled) else {
-            return Err(recover::refusal(
-                &self.places.layout,
-                Fault::Refused("it could not be opened anew".to_owned()),
-            ));
+            return Err(self.refusal(Fault::closed()));
         };
         let after = edit(sled, before.clone())?;
         if before.as_ref() == Some(&after) {
@@ -266,8 +263,8 @@ pub(super) fn taken_name(
     let (mut other, mut own) = (None, false);
     catalogue.scan(&name_prefix(project, file), &mut |key, payload| {
         let named = parse_file_key(key, &project_prefix(project));
-        let (_, found) = named.ok_or_else(|| super::strange(key))?;
-        let light: Light = super::parse_payload(key, payload)?;
+        let (_, found) = named.ok_or_else(|| strange(key))?;
+        let light: Light = parse_payload(key, payload)?;
         if light.held && found == *sha256 {
             own = true;
         } else if light.held {

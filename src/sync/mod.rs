@@ -2,7 +2,7 @@
 //!
 //! With dependencies, a device's requirements are resolved as its pip would (`set`): over index pages, the metadata beside the
 //! wheels or at their end, and known facts. What is chosen and has not been inspected is fetched, smallest first, until a set
-//! holds. Without them, for each project the pages of its upstream and the rows of the store become candidates; `plan` says
+//! holds. Without them (`single`), for each project the pages of its upstream and the rows of the store become candidates; `plan` says
 //! for each device and requirement which are taken, and which have to be fetched before more can be said, until it asks for
 //! nothing more. Facts are kept whatever they say, bytes where a device of the pass takes them. A crash at any moment leaves
 //! facts and files that the next pass does not fetch again.
@@ -18,6 +18,7 @@ mod requirements;
 mod set;
 mod shelf;
 mod shipped;
+mod single;
 pub(crate) mod take;
 mod view;
 
@@ -35,6 +36,7 @@ pub use requirements::{Requirement, RequirementError, RequirementsFile, read_req
 use crate::policy::{DeviceProfile, Policy};
 use crate::store::{self, Store};
 use crate::upstream::{self, Client, Source};
+use crate::wheel::Size;
 
 /// What a pass shall do.
 #[derive(Debug)]
@@ -125,7 +127,7 @@ pub enum Error {
     Fetch(#[source] upstream::Error),
     /// The disk is full.
     #[error(
-        "no space on the disk: {files} files of {bytes} bytes are still to be fetched; those that were fetched whole are kept"
+        "no space on the disk: wheels still to be fetched: {files} ({}); those that were fetched whole are kept", Size(*.bytes)
     )]
     Full {
         /// How many files are left of what is wanted, as far as that is known.

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::report::Event;
-use super::take::chain;
 use crate::policy::DeviceProfile;
 use crate::upstream::{Listing, Source};
 use crate::wheel::ProjectName;
+use crate::wording::with_causes;
 
 /// Pages that are asked for at the same time.
 const PAGES_AT_ONCE: usize = 16;
@@ -29,6 +29,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
+    /// Over upstreams in the order of priority, each with the ids of the devices that it serves.
     pub(crate) fn new(sources: Vec<(Source, Vec<String>)>) -> Self {
         Self { sources, answers: Mutex::default(), permits: Semaphore::new(PAGES_AT_ONCE) }
     }
@@ -59,7 +60,7 @@ impl Pages {
                 kind: "page",
                 upstream: source.upstream.name.clone(),
                 name: project.to_string(),
-                text: chain(&error),
+                text: with_causes(&error),
             }))
         });
         Arc::clone(answer.await)

@@ -1,6 +1,6 @@
 //! What a pass did, as values: the JSON of `sync --format json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
@@ -287,6 +287,67 @@ pub enum Outcome {
 }
 
 impl Report {
+    /// Adds the report on one project.
+    pub(super) fn add(&mut self, part: Self) {
+        // No other project has the same packages.
+        for row in part.devices {
+            self.put_packages(&row.device, row.packages);
+        }
+        self.shadowed.extend(part.shadowed);
+        self.kept.extend(part.kept);
+        self.planned.extend(part.planned);
+        self.refused.extend(part.refused);
+        for (reason, number) in part.skipped {
+            self.count(reason, number);
+        }
+        self.missing.extend(part.missing);
+        self.incidents.extend(part.incidents);
+        self.unreachable.extend(part.unreachable);
+        self.gone.extend(part.gone);
+        self.notes.extend(part.notes);
+        self.stopped_at_limit |= part.stopped_at_limit;
+        self.downloads = self.downloads.saturating_add(part.downloads);
+        self.bytes = self.bytes.saturating_add(part.bytes);
+    }
+
+    /// Counts files that were passed over for the same reason.
+    pub(super) fn count(&mut self, reason: String, number: u64) {
+        let counter = self.skipped.entry(reason).or_default();
+        *counter = counter.saturating_add(number);
+    }
+
+    /// Adds files to what a device gets.
+    pub(super) fn put_packages(&mut self, device: &str, packages: impl IntoIterator<Item = Package>) {
+        match self.devices.iter_mut().find(|row| row.device == device) {
+            Some(row) => row.packages.extend(packages),
+            None => self.devices.push(DeviceReport {
+                device: device.to_owned(),
+                packages: packages.into_iter().collect(),
+                ..DeviceReport::default()
+            }),
+        }
+    }
+
+    /// Leaves each package of a device once, though several requirements name it.
+    pub(super) fn drop_same_packages(&mut self) {
+        for row in &mut self.devices {
+            let mut seen = HashSet::new();
+            row.packages.retain(|package| seen.insert(package.clone()));
+        }
+    }
+
+    /// Adds a device to those for which a file would be fetched.
+    pub(super) fn put_planned(&mut self, device: &str, planned: Planned) {
+        let same = |known: &&mut Planned| known.file == planned.file && known.upstream == planned.upstream;
+        let devices = match self.planned.iter_mut().find(same) {
+            Some(known) => &mut known.devices,
+            None => &mut self.planned.push_mut(planned).devices,
+        };
+        if !devices.iter().any(|known| known == device) {
+            devices.push(device.to_owned());
+        }
+    }
+
     /// Leaves out of what would be fetched what would pass a limit in bytes; a pass for sets fetches what is smallest first.
     pub(super) fn limit_plan(&mut self, most: u64, smallest_first: bool) {
         if smallest_first {

@@ -7,15 +7,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
-use futures_util::future::join_all;
-use futures_util::stream;
 use tokio::runtime::Handle;
 
 use super::plan::Knowledge;
 use super::report::Report;
 use super::shelf::Shelf;
-use super::take::{Keeping, Pending, Taken, chain};
+use super::take::Pending;
 use super::view::{Excluded, Found, Pick, Place, solve};
 use super::{Error, Requirement};
 use crate::digest::Sha256;
@@ -26,6 +23,7 @@ use crate::wheel::{Facts, ProjectName};
 use goal::{Goal, Outcome, Role};
 
 mod explain;
+mod fetch;
 mod goal;
 mod tell;
 
@@ -35,23 +33,18 @@ const MOST_ROUNDS: usize = 2_000;
 /// Refusals of one device after which a search ends where no other limit is given.
 const MOST_REFUSALS: usize = 200;
 
-/// Wheels up to this size are fetched together, whatever their order: waiting for each costs more than a few of them.
-const SMALL: u64 = 32 << 20;
-
-/// How many times larger than the smallest a wheel may be to be inspected with it.
-const LARGER: u64 = 4;
-
-/// Heads of files that are asked for at the same time.
-const HEADS_AT_ONCE: usize = 8;
-
 /// A pass at work.
 pub(super) struct Sets {
     pub(super) shelf: Arc<Shelf>,
     pub(super) devices: Arc<Vec<DeviceProfile>>,
+    /// How many versions are kept of each requirement.
     pub(super) keep: usize,
+    /// After how many refused wheels a search ends.
     pub(super) tries: Option<usize>,
+    /// How many wheels are inspected in one round.
     pub(super) jobs: usize,
     pub(super) dry_run: bool,
+    /// What was fetched and waits for the rest of its set.
     pub(super) pending: HashMap<Sha256, Pending>,
 }
 
@@ -214,33 +207,6 @@ impl Sets {
         Ok(())
     }
 
-    /// Keeps what was fetched before an error of our own, and says what is still to be fetched.
-    async fn broken_off(&mut self, goals: &[Goal], error: Error) -> Error {
-        for goal in goals {
-            if let Err(second) = self.put(goal).await {
-                tracing::warn!("not all that was fetched could be kept: {}", chain(&second));
-                break;
-            }
-        }
-        if !error.is_full() {
-            return error;
-        }
-        let places: BTreeSet<&Place> = goals.iter().flat_map(Goal::picks).map(|pick| &pick.place).collect();
-        let left = places.into_iter().filter_map(|(project, index)| {
-            let entry = self.shelf.seen(project)?;
-            let gathered = entry.gathered();
-            match gathered.candidates.get(*index)?.knowledge {
-                Knowledge::Unknown => Some(gathered.size(*index).unwrap_or(0)),
-                _ => None,
-            }
-        });
-        let (mut files, mut bytes) = (0_usize, 0_u64);
-        for size in left {
-            (files, bytes) = (files.saturating_add(1), bytes.saturating_add(size));
-        }
-        Error::Full { files, bytes, source: Box::new(error) }
-    }
-
     async fn resolve(&self, goal: &mut Goal) -> Result<(), Error> {
         let Some(device) = self.devices.get(goal.device) else { return Ok(()) };
         let alone = goal.role == Role::Alone;
@@ -340,82 +306,6 @@ impl Sets {
         tokio::task::spawn_blocking(work).await?
     }
 
-    /// Asks for the sizes that pages do not state.
-    async fn ask_sizes(&self, places: impl IntoIterator<Item = &Place>) {
-        let asked = places.into_iter().filter_map(|(project, index)| {
-            let entry = self.shelf.seen(project)?;
-            let gathered = entry.gathered();
-            if gathered.size(*index).is_some() || gathered.sizes.contains_key(index) {
-                return None;
-            }
-            let origin = gathered.origins.get(*index)?.clone()?;
-            Some((Arc::clone(&entry), *index, origin))
-        });
-        let asked: Vec<_> = asked.collect();
-        let asking = asked.into_iter().map(|(entry, index, origin)| async move {
-            let size = self.shelf.taker.size(&origin).await;
-            entry.gathered().sizes.insert(index, size);
-        });
-        stream::iter(asking).buffer_unordered(HEADS_AT_ONCE).collect::<Vec<()>>().await;
-    }
-
-    /// The smallest of some files, and others that do not much delay what they tell.
-    async fn smallest(&self, places: &BTreeSet<Place>) -> Vec<Place> {
-        self.ask_sizes(places).await;
-        let size = |place: &Place| {
-            let entry = self.shelf.seen(&place.0)?;
-            entry.gathered().size(place.1)
-        };
-        let mut sized: Vec<(u64, Place)> =
-            places.iter().map(|place| (size(place).unwrap_or(u64::MAX), place.clone())).collect();
-        sized.sort();
-        let limit = sized.first().map_or(0, |(size, _)| size.saturating_mul(LARGER).max(SMALL));
-        let batch = sized.into_iter().take(self.jobs).filter(|(size, _)| *size <= limit);
-        batch.map(|(_, place)| place).collect()
-    }
-
-    async fn take(&mut self, batch: &[Place], report: &mut Report) -> Result<(), Error> {
-        let fetcher = &self.shelf.taker;
-        let work = batch.iter().filter_map(|place| {
-            let entry = self.shelf.seen(&place.0)?;
-            let (candidate, origin) = entry.candidate(place.1)?;
-            let size = entry.gathered().size(place.1);
-            Some(async move {
-                let taken = match &origin {
-                    Some(origin) => Some(fetcher.take(&candidate, origin, size, Keeping::Later).await?),
-                    None => None,
-                };
-                Ok::<_, Error>((entry, place.1, taken))
-            })
-        });
-        // Where one fails, those that are under way still come to their end.
-        let mut failure = None;
-        for outcome in join_all(work).await {
-            let (entry, index, taken) = match outcome {
-                Ok(taken) => taken,
-                Err(error) => {
-                    failure = failure.or(Some(error));
-                    continue;
-                }
-            };
-            // A file that the store lost and no upstream lists any more cannot be had.
-            let taken = taken.unwrap_or_else(|| Taken::without_download(Knowledge::Unreachable));
-            report.incidents.extend(taken.incidents);
-            report.unreachable.extend(taken.unreachable);
-            if let Some(bytes) = taken.bytes {
-                report.downloads = report.downloads.saturating_add(1);
-                report.bytes = report.bytes.saturating_add(bytes);
-            }
-            if let Some(pending) = taken.pending {
-                self.pending.insert(pending.facts.sha256, pending);
-            }
-            if let Some(candidate) = entry.gathered().candidates.get_mut(index) {
-                candidate.knowledge = taken.knowledge;
-            }
-        }
-        failure.map_or(Ok(()), Err)
-    }
-
     /// Counts what was fetched for a goal and is refused; ends it where there was too much of it.
     fn count_refusals(&self, goal: &mut Goal, batch: &[Place]) {
         let Some(device) = self.devices.get(goal.device) else { return };
@@ -434,31 +324,5 @@ impl Sets {
                 goal.label
             ));
         }
-    }
-
-    /// Takes a whole set into the store.
-    async fn store(&mut self, goal: &mut Goal) -> Result<(), Error> {
-        let has_all = goal.picks().iter().all(|pick| self.facts(&pick.place).is_some());
-        if !has_all || self.dry_run {
-            return Ok(());
-        }
-        self.put(goal).await?;
-        if let Outcome::Set(picks) = std::mem::replace(&mut goal.outcome, Outcome::Open) {
-            goal.outcome = Outcome::Whole(picks);
-        }
-        Ok(())
-    }
-
-    /// Takes what is there of a set into the store.
-    async fn put(&mut self, goal: &Goal) -> Result<(), Error> {
-        let facts: Vec<Arc<Facts>> = goal.picks().iter().filter_map(|pick| self.facts(&pick.place)).collect();
-        for facts in facts {
-            let Some(pending) = self.pending.remove(&facts.sha256) else { continue };
-            let store = Arc::clone(&self.shelf.taker.means.store);
-            let putting =
-                move || store.put(pending.spool, &pending.facts, &pending.metadata, &pending.provenance);
-            tokio::task::spawn_blocking(putting).await??;
-        }
-        Ok(())
     }
 }

@@ -9,13 +9,14 @@ use super::gather::{Gathered, Origin, gather};
 use super::owner::{Owned, Standing, owner};
 use super::pages::Pages;
 use super::plan::Candidate;
-use super::report::Event;
-use super::take::{Taker, chain};
+use super::report::{Event, Report, Shadowed};
+use super::take::Taker;
 use super::{Error, Progress};
 use crate::policy::DeviceProfile;
 use crate::resolve;
 use crate::upstream::{MetadataSource, fetch_metadata, fetch_metadata_inside};
 use crate::wheel::{Metadata, ProjectName};
+use crate::wording::with_causes;
 
 /// Most wheels of which the metadata is read twice.
 const MOST_RECHECKS: usize = 64;
@@ -55,6 +56,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shelf {
+    /// One on which nothing has been looked up.
     pub(super) fn new(taker: Taker, pages: Pages) -> Self {
         Self { taker, pages, entries: Mutex::default() }
     }
@@ -140,6 +142,42 @@ impl Shelf {
         offered.map(|(index, _)| index).collect()
     }
 
+    /// Writes what looking a project up told into the report.
+    pub(super) fn tell(
+        &self,
+        project: &ProjectName,
+        entry: &Entry,
+        devices: &[DeviceProfile],
+        report: &mut Report,
+    ) {
+        let gathered = entry.gathered();
+        report.unreachable.extend(entry.unreachable.iter().cloned());
+        report.incidents.extend(gathered.incidents.iter().cloned());
+        report.gone.extend(gathered.gone.iter().cloned());
+        for (reason, number) in &gathered.skipped {
+            report.count(reason.clone(), *number);
+        }
+        for device in devices {
+            let owned = self.owned(project, &gathered, &self.pages.serving(device));
+            let from = owned.owner.map(|order| self.pages.name(order).to_owned());
+            for order in owned.shadowed {
+                let upstream = self.pages.name(order);
+                let same = |row: &&mut Shadowed| {
+                    row.project == *project && row.owner == from && row.upstream == upstream
+                };
+                match report.shadowed.iter_mut().find(same) {
+                    Some(row) => row.devices.push(device.id.clone()),
+                    None => report.shadowed.push(Shadowed {
+                        project: project.clone(),
+                        owner: from.clone(),
+                        upstream: upstream.to_owned(),
+                        devices: vec![device.id.clone()],
+                    }),
+                }
+            }
+        }
+    }
+
     /// What a candidate says of itself, read without the wheel at the first call.
     pub(super) async fn declared(&self, entry: &Entry, index: usize) -> Declared {
         let Some((candidate, Some(origin))) = entry.candidate(index) else { return Declared::Hidden };
@@ -180,7 +218,7 @@ impl Shelf {
             Ok(None) => return Declared::Hidden,
             Err(error) if error.is_lie() => {
                 // Inspecting the wheel will say what is wrong with it.
-                tracing::info!(file = candidate.name.text, "{}", chain(&error));
+                tracing::info!(file = candidate.name.text, "{}", with_causes(&error));
                 return Declared::Hidden;
             }
             Err(error) => {
@@ -188,7 +226,7 @@ impl Shelf {
                     kind: "file",
                     upstream: origin.upstream.clone(),
                     name: candidate.name.text.clone(),
-                    text: chain(&error),
+                    text: with_causes(&error),
                 });
             }
         };
@@ -206,6 +244,7 @@ fn declare(bytes: &[u8]) -> Option<Declared> {
 }
 
 impl Entry {
+    /// The candidates. Locked while the guard lives: not across an await.
     pub(super) fn gathered(&self) -> MutexGuard<'_, Gathered> {
         locked(&self.gathered)
     }
@@ -225,5 +264,5 @@ pub(super) fn parse(
 ) -> Result<Arc<resolve::Metadata>, String> {
     resolve::Metadata::parse(requires_dist, requires_python, provides_extra)
         .map(Arc::new)
-        .map_err(|error| chain(&error))
+        .map_err(|error| with_causes(&error))
 }

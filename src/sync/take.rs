@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::gather::{Origin, facts_of_damaged, note, provenance};
 use super::plan::{Candidate, Knowledge};
-use super::report::Event;
+use super::report::{Event, Report};
 use super::{Error, Listener, Means, Progress};
 use crate::digest::Sha256;
 use crate::policy::{self, Code, DeviceProfile, Reason};
@@ -17,6 +17,7 @@ use crate::simple::CoreMetadata;
 use crate::store::{IncidentKind, Provenance};
 use crate::upstream::{self, Fetched, MetadataSource, Wanted, fetch, fetch_metadata, size_of};
 use crate::wheel::{self, InspectOptions, Inspection, Metadata, WheelFilename};
+use crate::wording::with_causes;
 
 /// Largest wheel that is fetched; the largest known have under 4 GiB.
 const LARGEST_WHEEL: u64 = 16 << 30;
@@ -28,10 +29,12 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
+    /// A budget of so many bytes; none for no limit.
     pub(crate) fn new(most: Option<u64>) -> Self {
         Self { left: most.map(Mutex::new) }
     }
 
+    /// Whether there is a limit.
     pub(crate) fn is_limited(&self) -> bool {
         self.left.is_some()
     }
@@ -101,8 +104,19 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
+    /// What is known without anything fetched.
     pub(crate) fn without_download(knowledge: Knowledge) -> Self {
         Self { pending: None, knowledge, incidents: Vec::new(), unreachable: None, bytes: None }
+    }
+
+    /// Moves what happened into the report of a pass.
+    pub(super) fn tell(&mut self, report: &mut Report) {
+        report.incidents.append(&mut self.incidents);
+        report.unreachable.extend(self.unreachable.take());
+        if let Some(bytes) = self.bytes.take() {
+            report.downloads = report.downloads.saturating_add(1);
+            report.bytes = report.bytes.saturating_add(bytes);
+        }
     }
 }
 
@@ -225,7 +239,7 @@ impl Taker {
         origin: &Origin,
         error: upstream::Error,
     ) -> Result<Taken, Error> {
-        let text = chain(&error);
+        let text = with_causes(&error);
         let event = |kind| Event {
             kind,
             upstream: origin.upstream.clone(),
@@ -417,23 +431,8 @@ fn inspect(
             Err(Error::Fetch(upstream::Error::Io { path: spool.path().to_owned(), source }))
         }
         Err(error) => {
-            let facts = facts_of_damaged(name, fetched.sha256, fetched.size, chain(&error));
+            let facts = facts_of_damaged(name, fetched.sha256, fetched.size, with_causes(&error));
             Ok(Inspection { facts, metadata: Vec::new() })
         }
     }
-}
-
-/// An error with its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.ends_with(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -15,6 +15,7 @@ use crate::policy::{self, Code, DeviceProfile, Reason};
 use crate::resolve::closure::Abi;
 use crate::resolve::{self, Explanation, Failure, Index, Lookup, Metadata, Request, Target};
 use crate::wheel::{Facts, Machine, ProjectName, SupportedTags, WheelFilename};
+use crate::wording::with_causes;
 
 /// A candidate: its project, and its place there.
 pub(super) type Place = (ProjectName, usize);
@@ -130,7 +131,7 @@ pub(super) fn solve(
             Found::Set(picks, notes)
         }
         Err(Failure::Unsatisfiable(explanation)) => Found::None(explanation),
-        Err(Failure::Request(error)) => Found::Refused(super::take::chain(&error)),
+        Err(Failure::Request(error)) => Found::Refused(with_causes(&error)),
         Err(Failure::Limit(limit)) => Found::Refused(limit.to_string()),
         Err(Failure::Index(LookupError::Pass(error))) => return Err(error),
         Err(Failure::Index(LookupError::Unreached(event))) => Found::Unreached(event),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::digest::Sha256;
+use crate::wheel::Size;
 
 /// Why an upstream did not give what was asked of it. No message holds credentials or the query of a signed URL.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +59,7 @@ pub enum Error {
         why: &'static str,
     },
     /// The answer is larger than the limit.
-    #[error("{url}: larger than the limit of {limit} bytes")]
+    #[error("{url}: larger than the limit of {}", Size(*.limit))]
     TooLarge {
         /// What was asked for.
         url: String,

@@ -44,12 +44,13 @@ fn is_address_inward(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(ip) => v4(ip),
         IpAddr::V6(ip) => {
-            // Also by the prefix under which networks without IPv4 reach it (RFC 6052), and by the one that was for tunnels.
+            // Also by the prefix under which networks without IPv4 reach it (RFC 6052, 7915, 8215), and by the one that was for tunnels.
             let segments = ip.segments();
             let embedded = match segments {
-                [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
-                    Some((segments[6], segments[7]))
-                }
+                [0, 0, 0, 0, 0, 0 | 0xffff, ..]
+                | [0, 0, 0, 0, 0xffff, 0, ..]
+                | [0x64, 0xff9b, 0, 0, 0, 0, ..]
+                | [0x64, 0xff9b, 1, ..] => Some((segments[6], segments[7])),
                 [0x2002, high, low, ..] => Some((high, low)),
                 _ => None,
             };
@@ -83,6 +84,11 @@ mod tests {
             "http://[::127.0.0.1]/",
             "http://[64:ff9b::a9fe:a9fe]/",
             "http://[2002:7f00:1::]/",
+            "http://[::ffff:0:127.0.0.1]/",
+            "http://[64:ff9b:1::127.0.0.1]/",
+            "http://good.test@127.0.0.1/",
+            "http://127.0.0.1.:80/",
+            "http://0x7f.1/",
         ] {
             assert!(inward("https://a.test/simple/", to), "{to}");
             assert!(!inward("http://127.0.0.1:3141/root/", to), "{to}");

@@ -11,6 +11,7 @@ use super::inflate::{CHUNK, InflateError, Inflater, Whole};
 use super::record::Digest;
 use super::{Damage, DamageCode};
 use crate::fatbin::{Finish, Format, Reread, Scan, Scanner};
+use crate::wording::with_causes;
 
 /// Buffers on their way between two threads that share the work on one large member.
 const BUFFERS: usize = 6;
@@ -65,7 +66,7 @@ pub(super) fn read(
     let damaged = |text| Damage { code: DamageCode::Damaged, member: Some(entry.path.clone()), text };
     let whole = match read {
         Ok(whole) => whole,
-        Err(error) => return Outcome { scan: None, damage: vec![damaged(chain(&error))] },
+        Err(error) => return Outcome { scan: None, damage: vec![damaged(with_causes(&error))] },
     };
     let (finish, mut damage) = pass.finish(&whole, entry, stated);
     let scan = match finish {
@@ -84,7 +85,7 @@ pub(super) fn read(
             Outcome { scan: (!nothing).then(|| Box::new(scan)), damage }
         }
         Err(error) => {
-            damage.push(damaged(chain(&error)));
+            damage.push(damaged(with_causes(&error)));
             Outcome { scan: None, damage }
         }
     }
@@ -109,7 +110,7 @@ pub(super) fn read_small(
         bytes.extend_from_slice(chunk);
         ControlFlow::Continue(())
     });
-    let Whole { .. } = read.map_err(|error| damaged(chain(&error)))?;
+    let Whole { .. } = read.map_err(|error| damaged(with_causes(&error)))?;
     if crc.sum() != entry.crc32 {
         return Err(damaged(wrong_crc(crc.sum(), entry.crc32)));
     }
@@ -182,18 +183,6 @@ fn read_again(
             reread.feed(buffer.get(..filled).unwrap_or_default())
         })?;
     Ok(reread.finish())
-}
-
-/// An error and its sources, as one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        next = source.source();
-    }
-    text
 }
 
 fn wrong_crc(found: u32, expected: u32) -> String {

@@ -27,6 +27,7 @@ mod member;
 mod metadata;
 mod name;
 mod record;
+mod size;
 mod tags;
 
 pub use archive::{DIRECTORY_CAP, MOST_MEMBERS, Source};
@@ -39,4 +40,5 @@ pub use filename::{FilenameErrorKind, Machine, NotAWheelFilename, WheelFilename}
 pub use inspect::{InspectOptions, Inspection, inspect_file_source, inspect_wheel_source};
 pub use metadata::{METADATA_CAP, Metadata, MetadataError, wheel_tags};
 pub use name::{NotAProjectName, ProjectName};
+pub use size::{NotASize, Size};
 pub use tags::{SupportedTags, TagMismatch};

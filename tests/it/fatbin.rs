@@ -537,10 +537,10 @@ fn mutant(seeds: &[(String, Vec<u8>)], numbers: &mut Numbers) -> (String, Vec<u8
 }
 
 /// Tells a child process of this test binary to do the work, so that its memory is its own.
-const CHILD: &str = "JETWHEEL_TEST_CHILD";
+pub(crate) const CHILD: &str = "JETWHEEL_TEST_CHILD";
 
-/// Runs a test of this file in a process of its own, and yields its peak of resident memory in KiB.
-fn peak_of_child(name: &str) -> u64 {
+/// Runs a test in a process of its own, and yields its peak of resident memory in KiB.
+pub(crate) fn peak_of_child(name: &str) -> u64 {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(CHILD, "1")
@@ -552,7 +552,7 @@ fn peak_of_child(name: &str) -> u64 {
     peak.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-fn own_peak() -> String {
+pub(crate) fn own_peak() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     format!("peak {}", peak.trim())

@@ -45,7 +45,10 @@ fn a_sync_keeps_the_whole_files_and_says_what_is_needed() {
         let (code, said) = sync();
         assert_eq!(code, 3, "{said}");
         let said = said.as_str().unwrap();
-        assert!(said.contains("no space") && said.contains("2 files of 60"), "attempt {attempt}: {said}");
+        assert!(
+            said.contains("no space") && said.contains("to be fetched: 2 (60"),
+            "attempt {attempt}: {said}"
+        );
         assert!(said.contains("are needed"), "{said}");
         let mirror = Mirror::serving(&data);
         let held: usize = projects.iter().map(|project| listed(&mirror, "", project)).sum();

@@ -2,7 +2,6 @@
 //!
 //! The other cases are where their part is: `grep -rn 'c05\|C05' tests/it` finds that of a number.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use crate::snapshot::json as run_json;
 use crate::support::clients::client_program;
 use crate::support::http::{get, send};
 use crate::support::mirror::Mirror;
+use crate::support::port::port;
 use crate::support::upstream::Upstream;
 use crate::support::{data, jetwheel, make_wheels};
 use crate::sync::{Site, each, wheels};
@@ -145,10 +145,7 @@ struct Proxy {
 impl Proxy {
     /// The first port passes `/mirror/` on as it is and says nothing of it; the second takes it away and says so.
     fn before(mirrors: [&Mirror; 2], dir: &Path) -> Self {
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let listeners = [free(), free()];
-        let ports = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
-        drop(listeners);
+        let ports = [port(), port()];
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|name| format!("{name}_temp_path {};", dir.join(name).display()))
             .concat();

@@ -154,7 +154,7 @@ fn an_upload_may_be_as_large_as_the_configuration_says() {
         .output()
         .expect("curl is needed for this test: run ./ci.sh test, which installs it");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("larger than 300 bytes") && said.ends_with("413"), "{said}");
+    assert!(said.contains("larger than 300 B") && said.ends_with("413"), "{said}");
 }
 
 #[test]

@@ -86,6 +86,15 @@ fn the_units_are_confined() {
     }
 }
 
+/// The image itself is tried by `packaging/try_container.sh`.
+#[test]
+fn the_container_is_built_by_the_rust_that_the_crate_asks_for() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = fs_err::read_to_string(root.join("packaging/Containerfile")).unwrap();
+    let base = format!("/rust:{}-", env!("CARGO_PKG_RUST_VERSION"));
+    assert!(file.contains(&base), "packaging/Containerfile has no base with {base}");
+}
+
 /// The protocol is that of `sd_notify(3)`: one datagram for each change.
 #[test]
 fn systemd_hears_when_the_mirror_is_ready_and_when_it_stops() {

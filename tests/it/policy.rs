@@ -485,23 +485,31 @@ fn tells_of_a_page_what_it_can() {
     assert_eq!(codes("a-1-py3-none-any.whl", Some("not a specifier"), "tx1-jp4.6.1"), []);
 }
 
-/// A list of 1,000 wheels is judged at once when a page is made. The limit is generous, for machines under load and builds
-/// without optimisation; the figure of a release build is in `docs/`.
+/// A list of 1,000 wheels is judged at once when a page is made. What counts is the processor's time, whatever else the machine
+/// does; the limit is some twenty times what a build without optimisation takes. The figure of a release build is in `docs/`.
 #[test]
 fn judges_a_page_of_wheels_quickly() {
     let policy = Policy::builtin();
     let survey = survey();
     let device = policy.device("thor-jp7.0").unwrap();
-    let start = std::time::Instant::now();
+    let start = processor_ms();
     let rounds = 20;
     for _ in 0..rounds {
         for facts in &survey {
             std::hint::black_box(judge(facts, device, &policy));
         }
     }
-    let each = start.elapsed() / (rounds * u32::try_from(survey.len()).unwrap());
-    eprintln!("{each:?} for a wheel");
-    assert!(each < std::time::Duration::from_millis(2), "{each:?} for a wheel");
+    let took = processor_ms() - start;
+    assert!(took < 2 * rounds * survey.len() as u64, "{took} ms for {rounds} times {} wheels", survey.len());
+}
+
+/// What this thread has had of a processor, in milliseconds: fields 14 and 15 of `/proc/thread-self/stat`, in hundredths of a
+/// second (`proc(5)`).
+fn processor_ms() -> u64 {
+    let stat = fs_err::read_to_string("/proc/thread-self/stat").unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let ticks = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap());
+    ticks.sum::<u64>() * 10
 }
 
 #[test]

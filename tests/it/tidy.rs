@@ -4,31 +4,32 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Each module with those that it may use, from the bottom up. `cli` composes, and may use all.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
+    ("wording", &[]),
     ("digest", &[]),
     ("fatbin", &[]),
-    ("wheel", &["digest", "fatbin"]),
+    ("wheel", &["wording", "digest", "fatbin"]),
     ("simple", &["digest", "wheel"]),
     ("policy", &["fatbin", "wheel"]),
     ("resolve", &["digest", "policy", "wheel"]),
     ("access", &["digest", "policy"]),
-    ("store", &["access", "digest", "wheel"]),
+    ("store", &["access", "wording", "digest", "wheel"]),
     ("upstream", &["digest", "simple", "wheel"]),
     ("bundle", &["digest", "store", "wheel"]),
-    ("sync", &["digest", "policy", "resolve", "simple", "store", "upstream", "wheel"]),
-    ("server", &["access", "digest", "fatbin", "policy", "resolve", "simple", "store", "wheel"]),
-    ("pull", &["digest", "policy", "server", "store", "sync", "upstream", "wheel"]),
+    ("sync", &["wording", "digest", "policy", "resolve", "simple", "store", "upstream", "wheel"]),
+    ("server", &["access", "wording", "digest", "fatbin", "policy", "resolve", "simple", "store", "wheel"]),
+    ("pull", &["wording", "digest", "policy", "server", "store", "sync", "upstream", "wheel"]),
     (
         "cli",
         &[
-            "access", "bundle", "digest", "fatbin", "policy", "pull", "resolve", "server", "simple", "store",
-            "sync", "upstream", "wheel",
+            "access", "bundle", "wording", "digest", "fatbin", "policy", "pull", "resolve", "server",
+            "simple", "store", "sync", "upstream", "wheel",
         ],
     ),
 ];
 
 /// Modules without IO, clock, environment or async: bytes and values in, values out.
-const PURE: [&str; 7] = ["access", "digest", "fatbin", "wheel", "simple", "policy", "resolve"];
+const PURE: [&str; 8] = ["access", "wording", "digest", "fatbin", "wheel", "simple", "policy", "resolve"];
 
 /// The one file of those that opens any, by the name it is given; its functions can be called with bytes at hand as well.
 const OPENER: &str = "src/wheel/file.rs";

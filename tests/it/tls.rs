@@ -492,11 +492,10 @@ fn who_says_or_takes_nothing_is_let_go_and_a_stop_waits_for_nobody_silent() {
     healthy();
     drop((silent, half, idle, stuck, server));
 
-    let mut server = serve(Limits::default());
+    // A stop that waited for the handshake would take an hour.
+    let mut server = serve(Limits { head: Duration::from_hours(1), ..Limits::default() });
     let silent = TcpStream::connect(server.base.trim_start_matches("http://")).unwrap();
-    let began = Instant::now();
     server.stop();
     server.join();
-    assert!(began.elapsed() < Limits::default().head, "a handshake that never begins holds up no stop");
     drop(silent);
 }

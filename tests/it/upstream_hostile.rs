@@ -1,11 +1,13 @@
 //! Upstreams that mean harm: answers by the byte, and links and redirects into the mirror's own machine.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use crate::fatbin::{CHILD, own_peak, peak_of_child};
 use crate::sync::{Site, said};
 
 const ORIN: &str = "orin-jp6.2";
@@ -124,4 +126,23 @@ fn an_upstream_elsewhere_leads_nowhere_inside() {
             assert!(!asked.is_empty() && asked.iter().all(elsewhere), "{inside}: {asked:?}: {said}");
         }
     }
+}
+
+/// What a page says beside its links takes no memory but its own: 18 MB here, which were 250 MB once.
+#[test]
+fn a_link_with_a_million_attributes_is_only_long() {
+    if std::env::var_os(CHILD).is_none() {
+        let peak = peak_of_child("upstream_hostile::a_link_with_a_million_attributes_is_only_long");
+        assert!(peak < 128 << 10, "{peak} KiB");
+        return;
+    }
+    let mut attributes = String::new();
+    for number in 0..1_500_000 {
+        write!(attributes, "a{number}=1 ").unwrap();
+    }
+    let text = format!("<a {attributes}href=\"/f/{WHEEL}\" href=\"/g/{WHEEL}\" data-yanked>x</a>");
+    let parsed = jetwheel::simple::parse_html(&text);
+    let [link] = &parsed.page.files[..] else { panic!("{:?}", parsed.page.files.len()) };
+    assert_eq!((link.url.as_str(), link.yanked.as_deref()), ("/f/demo-1.0-py3-none-any.whl", Some("")));
+    println!("{}", own_peak());
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::DEFAULT_DATA;
+use super::super::context::DEFAULT_DATA;
 use super::super::serve::DEFAULT_LISTEN;
 use crate::server::{LARGEST_UPLOAD, Limits};
 use crate::{pull, upstream};

@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::super::console::one_line;
-use super::super::{Answer, Context, Format, PoliciesFrom, Usage};
+use super::super::policies::PoliciesFrom;
+use super::super::{Answer, Context, Format, Usage};
 use super::keys::{Key, keys};
 
 /// What stands for a secret.

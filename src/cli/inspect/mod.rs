@@ -12,10 +12,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use self::answer::{AllAnswers, DeviceVerdict, FileAnswer, Unread};
 use self::text::describe;
-use super::console::{in_units, one_line};
+use super::console::one_line;
 use super::{Answer, Context, Format, devices};
 use crate::policy::{Policy, Verdict, judge};
-use crate::wheel::{self, Facts, InspectOptions};
+use crate::wheel::{self, Facts, InspectOptions, Size};
 
 /// From this size on a file is announced where no bar can be shown, in bytes: some seconds of work.
 const ANNOUNCED: u64 = 256 << 20;
@@ -169,7 +169,7 @@ fn inspect(path: &Path, context: &mut Context) -> anyhow::Result<Facts> {
         Some(bar)
     } else {
         if size >= ANNOUNCED {
-            context.console.say(format_args!("inspecting {name} ({})", in_units(size)))?;
+            context.console.say(format_args!("inspecting {name} ({})", Size(size)))?;
         }
         None
     };

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::console::{counted, in_units, one_line};
+use super::super::console::one_line;
 use super::answer::DeviceVerdict;
 use crate::policy::Judgement;
-use crate::wheel::{Facts, Member, MemberKind};
+use crate::wheel::{Facts, Member, MemberKind, Size};
+use crate::wording::counted;
 
 /// Names of images that are shown of one library; of more, the number is shown.
 const SHOWN_IMAGES: usize = 16;
@@ -15,7 +16,7 @@ const SHOWN_IMAGES: usize = 16;
 pub(super) fn describe(facts: &Facts, verdicts: &[DeviceVerdict], width: usize) -> String {
     let mut text = format!("{}\n", facts.file);
     let mut line = Paragraph { text: &mut text, width };
-    let mut summary = vec![format!("gpu: {}", facts.gpu), in_units(facts.size)];
+    let mut summary = vec![format!("gpu: {}", facts.gpu), Size(facts.size).to_string()];
     if let (Some(project), Some(version)) = (&facts.project, &facts.version) {
         summary.insert(0, format!("{project} {version}"));
     }

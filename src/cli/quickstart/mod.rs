@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 
+use super::context::DEFAULT_DATA;
 use super::explain::cut;
-use super::{Answer, Cli, Console, Context, DEFAULT_DATA};
+use super::{Answer, Cli, Console, Context};
 use crate::policy::{DeviceProfile, Policy, judge};
 use crate::wheel::ProjectName;
 

@@ -1,30 +1,26 @@
 //! `jetwheel sync`.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use anyhow::Context as _;
-use bytesize::ByteSize;
-use url::Url;
-
-use super::console::counted;
-use super::{Answer, Context, Format, Usage};
-use crate::policy::{DeviceProfile, Policy};
+use super::{Answer, Context, Format};
 use crate::store::Watched;
-use crate::sync::{self, Listener, Means, Outcome, Progress, Report, Request, Requirement};
-use crate::upstream::{Client, Credentials, Index, Options, Source, Upstream};
+use crate::sync::{self, Listener, Means, Outcome, Progress, Report, Request};
 
+mod asked;
 mod progress;
+mod queue;
 mod refetch;
 mod remote;
 mod text;
 
 pub(super) use refetch::refetch;
 
-/// Largest requirements file and upstream file, in bytes.
-const LARGEST_FILE: u64 = 16 << 20;
+use crate::wheel::Size;
+use crate::wording::counted;
+use asked::Asked;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,8 +71,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     tries: Option<u32>,
     /// Most bytes to download in this pass: 500MB, 20GB
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    max_size: Option<u64>,
+    #[arg(long, value_name = "SIZE")]
+    max_size: Option<Size>,
     /// Wheels to fetch at the same time
     #[arg(long, default_value_t = remote::JOBS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
@@ -104,56 +100,16 @@ pub(super) fn run(arguments: &Arguments, context: &mut Context) -> anyhow::Resul
     }
     let asked = Asked::of(arguments, context)?;
     if arguments.queue {
-        return put_into_queue(arguments, &asked.requirements, context);
+        return queue::put(arguments, &asked.requirements, context);
     }
     let report = do_pass(arguments, asked, context)?;
     answer(&report, context)
-}
-
-/// What a command line asks for, read and checked.
-struct Asked {
-    policy: Arc<Policy>,
-    devices: Vec<DeviceProfile>,
-    requirements: Vec<Requirement>,
-    sources: Vec<(Source, Vec<String>)>,
-    client: Client,
 }
 
 /// Does a pass, and takes a snapshot of what it changed.
 pub(super) fn perform(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Report> {
     let asked = Asked::of(arguments, context)?;
     do_pass(arguments, asked, context)
-}
-
-impl Asked {
-    fn of(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Self> {
-        let policy = Arc::new(context.policy()?);
-        let devices = choose_devices(&arguments.devices, &policy)?;
-        let mut requirements = read_requirements(arguments, context)?;
-        if requirements.is_empty() && !arguments.all {
-            return Err(Usage(
-                "nothing is asked for: name requirements, a file with -r, or --all".to_owned(),
-            )
-            .into());
-        }
-        let index = read_index(arguments.index.as_deref().map(|dir| context.path(dir)), context)?;
-        let mut options = network_options(context)?;
-        let upstreams = choose_upstreams(arguments, &index, &devices, &mut options.credentials)?;
-        options.own = Some(own_urls(upstreams.iter().map(|(upstream, _)| &upstream.url)));
-        let client =
-            Client::new(options).map_err(|error| Usage(format!("{:#}", anyhow::Error::new(error))))?;
-        let cache = context.data.join("cache").join("pages");
-        let sources: Vec<(Source, Vec<String>)> = upstreams
-            .into_iter()
-            .map(|(upstream, devices)| (Source::new(upstream, client.clone(), Some(cache.clone())), devices))
-            .collect();
-        // Before anything is asked of an upstream: it may be in use.
-        context.store()?;
-        if arguments.all {
-            requirements.extend(all_projects(&sources)?);
-        }
-        Ok(Self { policy, devices, requirements, sources, client })
-    }
 }
 
 fn do_pass(arguments: &Arguments, asked: Asked, context: &mut Context) -> anyhow::Result<Report> {
@@ -165,7 +121,7 @@ fn do_pass(arguments: &Arguments, asked: Asked, context: &mut Context) -> anyhow
         sources,
         keep: count(arguments.keep),
         tries: arguments.tries.map(count),
-        most_bytes: arguments.max_size,
+        most_bytes: arguments.max_size.map(|size| size.0),
         jobs: count(arguments.jobs),
         dry_run: arguments.dry_run,
         // Of all projects no set is asked for.
@@ -181,43 +137,6 @@ fn do_pass(arguments: &Arguments, asked: Asked, context: &mut Context) -> anyhow
         super::snapshot::after_change(context, "sync")?;
     }
     Ok(report)
-}
-
-/// Makes a job of each requirement.
-fn put_into_queue(
-    arguments: &Arguments,
-    requirements: &[Requirement],
-    context: &mut Context,
-) -> anyhow::Result<Answer> {
-    let queue = super::work::queue(context)?;
-    let mut words = vec!["sync".to_owned(), format!("--keep={}", arguments.keep)];
-    let named =
-        [("device", &arguments.devices), ("upstream", &arguments.upstreams), ("general", &arguments.general)];
-    for (option, values) in named {
-        words.extend(values.iter().map(|value| format!("--{option}={value}")));
-    }
-    words.extend(arguments.accept_changed.iter().map(|file| format!("--accept-changed={file}")));
-    words.extend(arguments.tries.map(|tries| format!("--tries={tries}")));
-    let flags =
-        [("--no-deps", arguments.no_deps || arguments.all), ("--accept-losses", arguments.accept_losses)];
-    words.extend(flags.iter().filter(|(_, given)| *given).map(|(flag, _)| (*flag).to_owned()));
-    words.push("--".to_owned());
-    let job = |requirement: &Requirement| {
-        let words: Vec<String> = words.iter().cloned().chain([requirement.to_string()]).collect();
-        serde_json::to_string(&words)
-    };
-    let jobs = requirements.iter().map(job).collect::<Result<Vec<_>, _>>()?;
-    let added = queue.add(&jobs)?;
-    if context.format == Format::Json {
-        context.console.print_json(&serde_json::json!({"queued": added, "queue": queue.length()?}))?;
-    } else {
-        context.console.print(format_args!(
-            "{} queued of {}\n",
-            counted(added, "job"),
-            counted(requirements.len(), "requirement")
-        ))?;
-    }
-    Ok(Answer::Yes)
 }
 
 fn count(number: u32) -> usize {
@@ -308,197 +227,5 @@ pub(super) fn conclude(report: &Report) -> anyhow::Result<Answer> {
             };
             Err(anyhow::anyhow!("not all could be reached; what was there stays: {first}{more}"))
         }
-    }
-}
-
-fn choose_devices(ids: &[String], policy: &Policy) -> anyhow::Result<Vec<DeviceProfile>> {
-    if ids.is_empty() {
-        let hint = "name a device with --device, such as orin-jp6.2; `jetwheel devices` lists them";
-        return Err(Usage(hint.to_owned()).into());
-    }
-    let mut devices: Vec<DeviceProfile> = Vec::new();
-    for id in ids {
-        let Some(device) = policy.device(id) else {
-            let nearest = policy.nearest(id);
-            let hint = if nearest.is_empty() {
-                "`jetwheel devices` lists the known ones".to_owned()
-            } else {
-                format!("the nearest known are {}", nearest.join(", "))
-            };
-            return Err(Usage(format!("no device {id:?}: {hint}")).into());
-        };
-        if !devices.iter().any(|known| known.id == device.id) {
-            devices.push(device.clone());
-        }
-    }
-    Ok(devices)
-}
-
-fn read_requirements(arguments: &Arguments, context: &mut Context) -> anyhow::Result<Vec<Requirement>> {
-    let wrong = |error: sync::RequirementError| Usage(format!("{:#}", anyhow::Error::new(error)));
-    let mut requirements = Vec::new();
-    for text in &arguments.requirements {
-        requirements.push(Requirement::parse(text).map_err(wrong)?);
-    }
-    for file in &arguments.files {
-        let read = sync::read_requirements(&context.path(file), &read_text).map_err(wrong)?;
-        for note in &read.notes {
-            context.console.say(format_args!("note: {note}"))?;
-        }
-        requirements.extend(read.requirements);
-    }
-    Ok(requirements)
-}
-
-/// Reads a text file of bounded size.
-pub(super) fn read_text(file: &Path) -> io::Result<String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    let reader = fs_err::File::open(file)?;
-    let count = reader.take(LARGEST_FILE.saturating_add(1)).read_to_string(&mut text)?;
-    if count as u64 > LARGEST_FILE {
-        return Err(io::Error::other(format!("larger than {LARGEST_FILE} bytes")));
-    }
-    Ok(text)
-}
-
-/// The built-in upstreams with those of the site over them.
-pub(super) fn read_index(dir: Option<PathBuf>, context: &Context) -> anyhow::Result<Index> {
-    let mut index = Index::builtin().context("built-in upstreams")?;
-    let Some(dir) = dir.or_else(|| context.config.index.clone().map(|dir| context.path(&dir))) else {
-        return Ok(index);
-    };
-    let usage = |error: &dyn std::fmt::Display| Usage(format!("{}: {error}", dir.display()));
-    let mut files = Vec::new();
-    for entry in fs_err::read_dir(&dir).map_err(|error| Usage(error.to_string()))? {
-        let path = entry.map_err(|error| usage(&error))?.path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    for file in files {
-        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let text = read_text(&file).map_err(|error| usage(&error))?;
-        index.read(&name, &text).map_err(|error| usage(&error))?;
-    }
-    Ok(index)
-}
-
-/// The upstreams of the command line, or all that serve one of the devices; each with the devices that it serves.
-///
-/// An upstream that is named serves all devices, whatever its entry says.
-fn choose_upstreams(
-    arguments: &Arguments,
-    index: &Index,
-    devices: &[DeviceProfile],
-    credentials: &mut Credentials,
-) -> anyhow::Result<Vec<(Upstream, Vec<String>)>> {
-    let mut chosen: Vec<(Upstream, Vec<String>)> = Vec::new();
-    let all = || devices.iter().map(|device| device.id.clone()).collect::<Vec<_>>();
-    let named = arguments.upstreams.iter().map(|name| (name, false));
-    let named: Vec<(&String, bool)> =
-        named.chain(arguments.general.iter().map(|name| (name, true))).collect();
-    for (name, general) in &named {
-        let mut upstream = named_upstream(name, index)?;
-        upstream.general |= general;
-        chosen.push((upstream, all()));
-    }
-    if named.is_empty() {
-        for upstream in index.upstreams() {
-            let serves = devices.iter().filter(|device| upstream.serves(&device.id));
-            let serves: Vec<String> = serves.map(|device| device.id.clone()).collect();
-            if !serves.is_empty() {
-                chosen.push((upstream.clone(), serves));
-            }
-        }
-    }
-    for (upstream, _) in &mut chosen {
-        upstream.url = credentials.take_from(&upstream.url);
-    }
-    Ok(chosen)
-}
-
-/// The upstream of that name, or at that URL; it serves all devices.
-pub(super) fn named_upstream(name: &str, index: &Index) -> anyhow::Result<Upstream> {
-    let upstream = match index.named(name) {
-        Some(upstream) => upstream.clone(),
-        None if name.contains("://") => Upstream::at(name).map_err(Usage)?,
-        None => {
-            let known: Vec<&str> = index.upstreams().iter().map(|upstream| upstream.name.as_str()).collect();
-            let known = known.join(", ");
-            return Err(Usage(format!("no upstream {name:?}: give a URL, or one of {known}")).into());
-        }
-    };
-    Ok(Upstream { devices: vec!["*".to_owned()], ..upstream })
-}
-
-/// The URLs whose hosts may be names of this machine: those of upstreams, and those of proxies.
-pub(super) fn own_urls<'a>(upstreams: impl Iterator<Item = &'a Url>) -> Vec<Url> {
-    let proxies =
-        ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"].map(|name| [name.to_owned(), name.to_lowercase()]);
-    let proxies = proxies.iter().flatten().filter_map(|name| std::env::var(name).ok());
-    let parsed = |text: String| {
-        let text = if text.contains("://") { text } else { format!("http://{text}") };
-        text.parse().ok()
-    };
-    upstreams.cloned().chain(proxies.filter_map(parsed)).collect()
-}
-
-/// What the configuration and the environment say about networks.
-pub(super) fn network_options(context: &mut Context) -> anyhow::Result<Options> {
-    let mut options = context.config.network.options();
-    options.ca = context.config.ca.as_deref().map(|file| context.path(file));
-    for (host, login) in &context.config.credentials {
-        options.credentials.add_host(host, login.clone());
-    }
-    if let Some(file) = std::env::var_os("NETRC").filter(|file| !file.is_empty()) {
-        let file = context.path(Path::new(&file));
-        options
-            .credentials
-            .add_netrc(&file)
-            .map_err(|error| Usage(format!("NETRC: {:#}", anyhow::Error::new(error))))?;
-    } else if let Some(file) =
-        std::env::home_dir().map(|home| home.join(".netrc")).filter(|file| file.is_file())
-        && let Err(error) = options.credentials.add_netrc(&file)
-    {
-        // Nobody asked for that file here, so that it is in disorder stops nothing.
-        context.console.say(format_args!("note: {:#}; it is not used", anyhow::Error::new(error)))?;
-    }
-    Ok(options)
-}
-
-/// A requirement for every project that the upstreams list.
-fn all_projects(sources: &[(Source, Vec<String>)]) -> anyhow::Result<Vec<Requirement>> {
-    let runtime = runtime()?;
-    let mut names = std::collections::BTreeSet::new();
-    let listing = async {
-        for (source, _) in sources {
-            names.extend(source.projects().await?);
-        }
-        Ok::<_, crate::upstream::Error>(())
-    };
-    thread::scope(|scope| scope.spawn(|| runtime.block_on(listing)).join())
-        .map_err(|_| anyhow::anyhow!("the list of projects ended by a panic"))??;
-    names.iter().map(|name| Ok(Requirement::parse(name.as_str())?)).collect()
-}
-
-/// Reads a size: bytes, or with a unit of powers of 1000 (`20GB`) or 1024 (`20GiB`).
-pub(super) fn parse_size(text: &str) -> Result<u64, String> {
-    let size: Result<ByteSize, String> = text.trim().parse();
-    size.map(|size| size.as_u64()).map_err(|_| format!("{text:?} is no size, expected such as 20GB or 20GiB"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes() {
-        assert_eq!(parse_size("20GB"), Ok(20_000_000_000));
-        assert_eq!(parse_size("1 MiB"), Ok(1 << 20));
-        assert_eq!(parse_size("7"), Ok(7));
-        assert_eq!(parse_size("99999999TB"), Ok(u64::MAX), "as good as no limit");
-        assert!(parse_size("GB").is_err() && parse_size("-1").is_err());
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::cli::Console;
-use crate::cli::console::{in_units, one_line};
+use crate::cli::console::one_line;
 use crate::sync::Progress;
+use crate::wheel::Size;
 
 /// Shows what happens until all is done.
 pub(super) fn show(events: &Receiver<Progress>, console: &mut Console) -> io::Result<()> {
@@ -20,7 +21,7 @@ fn lines(events: &Receiver<Progress>, console: &mut Console) -> io::Result<()> {
     for event in events {
         match event {
             Progress::Begins { file, size: Some(bytes) } => {
-                console.say(format_args!("fetching {file} ({})", in_units(bytes)))?;
+                console.say(format_args!("fetching {file} ({})", Size(bytes)))?;
             }
             Progress::Begins { file, size: None } => console.say(format_args!("fetching {file}"))?,
             Progress::Ends { file, outcome } => console.say(one_line(&format!("{file}: {outcome}")))?,

@@ -3,11 +3,13 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{Arguments, read_requirements};
+use super::Arguments;
+use super::asked::read_requirements;
 use crate::cli::remote::{Remote, segment};
 use crate::cli::{Answer, Context, Format, Usage};
 use crate::server::SyncOrder;
 use crate::server::api::jobs::Told;
+use crate::wheel::Size;
 
 /// The shortest and the longest pause between two questions.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
@@ -82,7 +84,7 @@ fn order(arguments: &Arguments, context: &mut Context) -> anyhow::Result<SyncOrd
         all: arguments.all,
         keep: arguments.keep.try_into().ok(),
         tries: arguments.tries.and_then(|tries| tries.try_into().ok()),
-        max_size: arguments.max_size,
+        max_size: arguments.max_size.map(|size| size.0),
         accept_losses: arguments.accept_losses,
         accept_changed: arguments.accept_changed.clone(),
         dry_run: arguments.dry_run,
@@ -103,7 +105,7 @@ impl Arguments {
             all: order.all,
             keep: order.keep.map_or(1, std::num::NonZeroU32::get),
             tries: order.tries.map(std::num::NonZeroU32::get),
-            max_size: order.max_size,
+            max_size: order.max_size.map(Size),
             jobs: JOBS,
             index: None,
             accept_losses: order.accept_losses,

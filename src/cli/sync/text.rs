@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::cli::console::in_units;
 use crate::sync::{Event, Refused, Report, State, Why};
+use crate::wheel::Size;
 
 /// How many files that are refused for the same reason are named.
 const MOST_NAMED: usize = 8;
@@ -64,13 +64,13 @@ fn block_of_device(out: &mut String, report: &Report, device: &str, width: usize
                 "{} {} ({}, {}{fetched})",
                 kept.project,
                 kept.version,
-                in_units(kept.size),
+                Size(kept.size),
                 kept.upstream
             )
         );
     }
     for planned in report.planned.iter().filter(|planned| planned.devices.iter().any(|id| id == device)) {
-        let bytes = planned.size.map_or_else(|| "size unknown".to_owned(), in_units);
+        let bytes = planned.size.map_or_else(|| "size unknown".to_owned(), |size| Size(size).to_string());
         let why = match planned.why {
             Why::ToInspect => "to be inspected",
             Why::Admitted => "admitted",
@@ -158,12 +158,12 @@ fn summary(out: &mut String, report: &Report, width: usize) {
         report.kept.len(),
         report.refused.len(),
         report.downloads,
-        in_units(report.bytes)
+        Size(report.bytes)
     );
     if report.dry_run {
         let bytes =
             report.planned.iter().fold(0_u64, |sum, planned| sum.saturating_add(planned.size.unwrap_or(0)));
-        let _infallible = write!(text, ", would fetch {} ({})", report.planned.len(), in_units(bytes));
+        let _infallible = write!(text, ", would fetch {} ({})", report.planned.len(), Size(bytes));
     }
     if !skipped.is_empty() {
         let _infallible = write!(text, "; passed over without a download: {}", skipped.join(", "));

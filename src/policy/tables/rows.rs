@@ -27,6 +27,7 @@ pub(in crate::policy) struct Soc {
     source: String,
 }
 
+/// `soc.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct SocFile {
@@ -42,6 +43,7 @@ pub(in crate::policy) struct JetpackFile {
     pub cuda_compat: Vec<CudaCompat>,
 }
 
+/// The base system of a JetPack release.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct Os {
@@ -85,12 +87,14 @@ pub(in crate::policy) struct CudaCompat {
     source: String,
 }
 
+/// `server.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct ServerFile {
     pub server: Vec<Server>,
 }
 
+/// One Arm server.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct Server {
@@ -120,6 +124,7 @@ pub(in crate::policy) struct CudaFile {
     pub wheel: Wheel,
 }
 
+/// One CUDA release.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct Cuda {
@@ -128,6 +133,7 @@ pub(in crate::policy) struct Cuda {
     source: String,
 }
 
+/// Another name of a compute capability.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct Alias {
@@ -136,6 +142,7 @@ pub(in crate::policy) struct Alias {
     source: String,
 }
 
+/// The compute capabilities of integrated GPUs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct Integrated {
@@ -143,6 +150,7 @@ pub(in crate::policy) struct Integrated {
     source: String,
 }
 
+/// Compute capabilities whose family-specific code runs on each other.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct Family {
@@ -159,6 +167,7 @@ pub(in crate::policy) struct Unification {
     pub pair: Vec<Pair>,
 }
 
+/// Code for one compute capability, and the integrated GPU that it runs on as well.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct Pair {
@@ -185,6 +194,7 @@ pub(in crate::policy) struct Mapped {
     pub cuda_major: u32,
 }
 
+/// What a base system brings.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct System {
@@ -195,6 +205,7 @@ pub(in crate::policy) struct System {
     pub tensorrt: SystemTensorrt,
 }
 
+/// The CUDA libraries of a base system.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct SystemCuda {
@@ -203,6 +214,7 @@ pub(in crate::policy) struct SystemCuda {
     source: String,
 }
 
+/// The cuDNN of a base system.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::policy) struct SystemCudnn {

@@ -115,6 +115,9 @@ fn promote(
     if devices.len() > MOST_DEVICES {
         return Err(Wrong::Asked(format!("devices are more than {MOST_DEVICES}")).into());
     }
+    for id in &devices {
+        snapshots::device(&in_force.policy, id)?;
+    }
     let id = snapshots::find(store, &snapshot)?;
     if let Some(required) = require_reports {
         let frozen = store.snapshot(&id).map_err(Wrong::from)?;

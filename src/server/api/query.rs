@@ -10,11 +10,13 @@ use crate::server::refusal::cut;
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
+    /// Those of a request.
     pub(super) fn of(parts: &Parts) -> Self {
         let query = parts.uri.query().unwrap_or_default();
         Self(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }
 
+    /// All values of a parameter, in the order of the URL; at most [`MOST_DEVICES`].
     pub(super) fn all(&self, name: &str) -> Result<Vec<String>, Wrong> {
         let values = self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.clone());
         let values: Vec<String> = values.take(MOST_DEVICES.saturating_add(1)).collect();
@@ -24,6 +26,7 @@ impl Query {
         Ok(values)
     }
 
+    /// The value of a parameter that may be given once.
     pub(super) fn one(&self, name: &str) -> Result<Option<String>, Wrong> {
         let mut values = self.all(name)?;
         let value = values.pop();
@@ -34,6 +37,7 @@ impl Query {
         }
     }
 
+    /// The same, where it is a number.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Wrong> {
         let number = |text: String| {
             let number = text.parse().ok().and_then(|number: i64| u64::try_from(number).ok());

@@ -13,6 +13,8 @@ use crate::access::Scope;
 use crate::policy::DeviceProfile;
 use crate::server::refusal::Refusal;
 use crate::store::{AuditEntry, Incident, Pass};
+use crate::wheel::Size;
+use crate::wording::counted;
 
 /// How many changes, and how many incidents, are shown.
 const MOST_CHANGES: usize = 10;
@@ -235,9 +237,9 @@ fn render(desk: &Desk<'_>, overview: &Overview) -> Markup {
                 }
             }
             dt { "Held" } dd {
-                (held.wheels) " wheels of " a href={ (root) "projects/" } { (held.projects) " projects" } ", " (layout::size(held.bytes))
+                (counted(held.wheels, "wheel")) " of " a href={ (root) "projects/" } { (counted(held.projects, "project")) } ", " (Size(held.bytes))
             }
-            dt { "Free on the disk" } dd { (layout::size(*free_bytes)) }
+            dt { "Free on the disk" } dd { (Size(*free_bytes)) }
             @for line in channels {
                 dt { "Channel " (line.channel) }
                 dd { a href={ (root) "snapshots/" (line.snapshot) } { (line.snapshot) } ", since " (layout::time(&line.moved)) }

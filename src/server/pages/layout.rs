@@ -1,13 +1,11 @@
 //! What all pages share: head, navigation, and how sizes, times and links are written.
 
-use std::fmt::Write as _;
-
-use bytesize::ByteSize;
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 use crate::server::path::ESCAPED;
+use crate::wording::counted;
 
 /// What is escaped in a segment of a URL. `@` parts a device from its snapshot, and is easier read as it is.
 const SEGMENT: &AsciiSet = &ESCAPED.remove(b'@');
@@ -112,11 +110,6 @@ pub(super) fn wheel_path(sha256: &impl std::fmt::Display, file: &str) -> String 
     format!("wheels/{sha256}/{}", segment(file))
 }
 
-/// A size as people read it: `542.9 MB`.
-pub(super) fn size(bytes: u64) -> String {
-    ByteSize::b(bytes).display().si().to_string()
-}
-
 /// A time with how long ago it was.
 pub(super) fn time(text: &str) -> Markup {
     let age = text.parse::<Timestamp>().ok().map(|at| seconds_since(at, Timestamp::now()));
@@ -130,15 +123,13 @@ pub(super) fn seconds_since(at: Timestamp, now: Timestamp) -> u64 {
 }
 
 fn span(seconds: u64) -> String {
-    let mut text = String::new();
     let (number, unit) = match seconds {
         0..60 => (seconds, "second"),
         60..3600 => (seconds / 60, "minute"),
         3600..172_800 => (seconds / 3600, "hour"),
         _ => (seconds / 86_400, "day"),
     };
-    let _infallible = write!(text, "{number} {unit}{}", if number == 1 { "" } else { "s" });
-    text
+    counted(number, unit)
 }
 
 #[cfg(test)]
@@ -146,8 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_sizes_spans_and_segments() {
-        assert_eq!([size(999), size(1500), size(2_345_000_000)], ["999 B", "1.5 kB", "2.3 GB"]);
+    fn writes_spans_and_segments() {
         assert_eq!(
             [span(1), span(119), span(7200), span(999_999)],
             ["1 second", "1 minute", "2 hours", "11 days"]

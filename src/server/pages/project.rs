@@ -10,7 +10,7 @@ use crate::server::refusal::Refusal;
 use crate::server::verdicts::{Terms, judgement};
 use crate::server::view::Scope;
 use crate::store::Provenance;
-use crate::wheel::ProjectName;
+use crate::wheel::{ProjectName, Size};
 
 /// How many projects one page lists.
 const MOST_PROJECTS: usize = 200;
@@ -148,7 +148,7 @@ fn render(desk: &Desk<'_>, matrix: &Matrix, devices: &[&DeviceProfile]) -> Marku
             tbody { @for line in &matrix.files { tr {
                 th scope="row" {
                     a href={ (root) (layout::wheel_path(&line.sha256, &line.file)) } { (line.file) }
-                    div.dim { (layout::size(line.size)) (standing(line)) }
+                    div.dim { (Size(line.size)) (standing(line)) }
                 }
                 @for cell in &line.verdicts { td { (cell.short()) } }
             } } }

@@ -9,6 +9,8 @@ use super::{Desk, Sheet, layout};
 use crate::server::refusal::Refusal;
 use crate::server::view::LIVE;
 use crate::store::{ChangedFile, Channel, Difference, SnapshotFile, SnapshotHead, SnapshotId};
+use crate::wheel::Size;
+use crate::wording::counted;
 
 /// How many snapshots, and how many files of one, a page lists.
 const MOST_SHOWN: usize = 100;
@@ -56,7 +58,7 @@ pub(super) fn snapshots(desk: &Desk<'_>) -> Result<Sheet, Refusal> {
                     thead { tr { th scope="col" { "Snapshot" } th scope="col" { "Made" } th scope="col" { "For" } th scope="col" { "Wheels" } th scope="col" { "Size" } th scope="col" { "Differences" } } }
                     tbody { @for (at, head) in page.heads.iter().enumerate() { tr {
                         th scope="row" { a href=(head.id) { (head.id) } @if let Some(name) = &head.name { " (" (name) ")" } }
-                        td { (layout::time(&head.created)) } td { (head.reason) } td.number { (head.count) } td.number { (layout::size(head.bytes)) }
+                        td { (layout::time(&head.created)) } td { (head.reason) } td.number { (head.count) } td.number { (Size(head.bytes)) }
                         td {
                             @if let Some(before) = page.heads.get(at.saturating_add(1)) { a href={ (before.id) ".." (head.id) } { "to the one before " (head.id) } ", " }
                             a href={ (head.id) "..live" } { "from " (head.id) " to now" }
@@ -103,7 +105,7 @@ pub(super) fn snapshot(desk: &Desk<'_>, selector: &str) -> Result<Sheet, Refusal
                 @if !channels.is_empty() { dt { "Channels" } dd { (channels.join(", ")) } }
                 dt { "Made" } dd { (layout::time(&head.created)) ", for " (head.reason) }
                 @if let Some(origin) = &head.origin { dt { "A copy of" } dd { (origin.snapshot) " of the site " (origin.site) } }
-                dt { "Holds" } dd { (head.count) " wheels, " (layout::size(head.bytes)) }
+                dt { "Holds" } dd { (counted(head.count, "wheel")) ", " (Size(head.bytes)) }
                 dt { "Index" } dd { code { (desk.asked.base) "/DEVICE@" (head.id) "/simple/" } }
             }
             p { a href={ (head.id) "..live" } { "What came since" } }
@@ -164,7 +166,7 @@ fn list(root: &str, label: &str, files: &[SnapshotFile]) -> Markup {
             tbody { @for SnapshotFile { project, file, sha256, size } in files { tr {
                 th scope="row" { a href={ (root) (layout::wheel_path(sha256, file)) } { (file) } }
                 td { a href={ (root) "projects/" (project) "/" } { (project) } }
-                td.number { (layout::size(*size)) }
+                td.number { (Size(*size)) }
             } } }
         } },
     )

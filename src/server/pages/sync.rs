@@ -7,6 +7,7 @@ use super::layout::{self, Live};
 use super::{Desk, Sheet};
 use crate::server::refusal::Refusal;
 use crate::store::{OpenFile, Pass};
+use crate::wheel::Size;
 
 /// `GET /sync`, and with `?paused` as it was at that moment.
 pub(super) fn sync(desk: &Desk<'_>) -> Result<Sheet, Refusal> {
@@ -56,7 +57,7 @@ fn one(pass: &Pass) -> Markup {
                 dt { "Began" } dd { (layout::time(started)) }
                 @if let Some(at) = ended { dt { "Ended" } dd { (layout::time(at)) @if let Some(how) = outcome { ": " (how) } } }
                 dt { "Pages asked for" } dd { (projects) @if let (Some(name), None) = (project, ended) { ", now of " (name) } }
-                dt { "Files done" } dd { (files) ", " (layout::size(*bytes)) }
+                dt { "Files done" } dd { (files) ", " (Size(*bytes)) }
             }
             @if !open.is_empty() {
                 h3 { "Now" }
@@ -75,9 +76,9 @@ fn now(open: &OpenFile) -> Markup {
     html! {
         (file) ": "
         @if *inspecting { "inspecting" } @else {
-            "fetching, " (layout::size(*bytes))
+            "fetching, " (Size(*bytes))
             @if let Some(size) = size {
-                " of " (layout::size(*size)) " "
+                " of " (Size(*size)) " "
                 progress max=(size) value=(bytes) aria-label={ "fetched of " (file) } {}
             }
         }

@@ -12,7 +12,7 @@ use crate::server::refusal::Refusal;
 use crate::server::verdicts::{Terms, judgement};
 use crate::server::view::Scope;
 use crate::store::{DeviceReport, Provenance, Row};
-use crate::wheel::{Facts, Member, ProjectName};
+use crate::wheel::{Facts, Member, ProjectName, Size};
 
 /// How many members, requirements and tags are shown of each.
 const MOST_SHOWN: usize = 100;
@@ -152,7 +152,7 @@ fn libraries(facts: &Facts) -> Markup {
                 thead { tr { th scope="col" { "Member" } th scope="col" { "Size" } th scope="col" { "Machine" } th scope="col" { "glibc" } th scope="col" { "GLIBCXX" } th scope="col" { "Links" } } }
                 tbody { @for member in &members { tr {
                     th scope="row" { (member.path) }
-                    td.number { (layout::size(member.size)) }
+                    td.number { (Size(member.size)) }
                     td { (member.machine.as_deref().unwrap_or("–")) }
                     td { (member.glibc.as_deref().unwrap_or("–")) }
                     td { (member.glibcxx.as_deref().unwrap_or("–")) }
@@ -177,7 +177,7 @@ fn provenance(page: &WheelPage) -> Markup {
         @if let Some(at) = replaced_since { dt { "Replaced under its name" } dd { (layout::time(at)) } }
         @if let Some(at) = gone_since { dt { "Gone upstream" } dd { (layout::time(at)) } }
         dt { "Held" } dd { @if page.held { "yes" } @else { "no: its facts alone are known" } }
-        dt { "Size" } dd { (layout::size(page.facts.size)) " (" (page.facts.size) " bytes)" }
+        dt { "Size" } dd { (Size(page.facts.size)) " (" (page.facts.size) " bytes)" }
         dt { "SHA-256" } dd.hash { code { (page.sha256) } }
     } }
 }

@@ -19,14 +19,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::aws::AmazonS3;
 use object_store::path::Path as Key;
 use object_store::signer::Signer as _;
-use object_store::{
-    BackoffConfig, Certificate, ClientOptions, GetOptions, GetRange, ObjectMeta, ObjectStore as _,
-    ObjectStoreExt as _, PutPayload, RetryConfig, WriteMultipart,
-};
-use tokio::io::AsyncReadExt as _;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore as _, ObjectStoreExt as _, PutPayload};
 use tokio::sync::mpsc;
 
 use super::{Found, Part};
@@ -34,24 +30,18 @@ use crate::digest::Sha256;
 use crate::store::Error;
 use crate::store::bridge::Bridge;
 use crate::store::catalogue::record::Stamp;
-use crate::store::cause::{is_of_tls, tell_of_waiting, with_causes};
+use crate::store::cause::{is_of_tls, tell_of_waiting};
+use crate::wording::with_causes;
+use address::parse;
+use transfer::{Ranges, send};
 
-/// Size in bytes of the parts in which a wheel is sent. S3 takes 10,000 of them.
-const PIECE: usize = 8 << 20;
+mod address;
+mod transfer;
+
+pub use address::S3;
 
 /// How many parts are on their way at once.
 const PIECES_AT_ONCE: usize = 4;
-
-/// Size in bytes of the ranges in which a wheel is read.
-const RANGE: u64 = 4 << 20;
-
-/// How long a connection may take, and how long an answer may stay away.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-const READ_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// How long the client tries by itself: a refused connection, a 5xx.
-const RETRIES: usize = 2;
-const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pauses between tries to reach a store that is away.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -60,43 +50,22 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// For how long an address that is handed out may be used: a slow device may begin late, and go on for hours.
 const SIGNED_FOR: Duration = Duration::from_hours(6);
 
-/// A bucket of an S3-compatible store.
-#[derive(Clone, Default)]
-pub struct S3 {
-    /// `s3://bucket/prefix`.
-    pub url: String,
-    /// The server, such as `https://s3.site.example`; none for Amazon's.
-    pub endpoint: Option<String>,
-    /// The server as devices reach it, where that is another address.
-    pub public_endpoint: Option<String>,
-    /// Region; `us-east-1` where none is said.
-    pub region: Option<String>,
-    /// Whether the bucket is a part of the path, not of the host.
-    pub path_style: bool,
-    /// PEM file with certificate authorities, besides the system's.
-    pub ca: Option<PathBuf>,
-    /// Whether files are streamed through the mirror, instead of by a redirect to a signed address.
-    pub stream: bool,
-    /// Credentials and what else Amazon's tools read, as names and values of `AWS_…` variables.
-    pub variables: Vec<(String, String)>,
-}
-
-impl std::fmt::Debug for S3 {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "S3 {{ url: {:?}, endpoint: {:?} }}", self.url, self.endpoint)
-    }
-}
-
 /// The open bucket.
 #[derive(Clone)]
 pub(in crate::store) struct Bucket {
     bridge: Arc<Bridge>,
     client: Arc<AmazonS3>,
+    /// Signs addresses of the server as devices reach it.
     signer: Arc<AmazonS3>,
+    /// What every key begins with: empty, or it ends in a slash.
     prefix: String,
+    /// The address, as messages name it.
     name: String,
+    /// The folder for temporary copies.
     spool: PathBuf,
+    /// Whether files are streamed through the mirror.
     stream: bool,
+    /// How long calls wait for what is away, in milliseconds.
     patience_ms: Arc<AtomicU64>,
 }
 
@@ -344,142 +313,10 @@ impl Bucket {
     }
 }
 
-impl S3 {
-    fn client(&self, bucket: &str, endpoint: Option<&String>) -> Result<AmazonS3, Result<Error, String>> {
-        let mut builder = AmazonS3Builder::new();
-        for (name, value) in &self.variables {
-            if let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() {
-                builder = builder.with_config(key, value);
-            }
-        }
-        let mut options = ClientOptions::new()
-            .with_connect_timeout(CONNECT_TIMEOUT)
-            .with_read_timeout(READ_TIMEOUT)
-            .with_timeout_disabled();
-        if let Some(path) = &self.ca {
-            let text = fs_err::read(path).map_err(|error| Ok(Error::io(path)(error)))?;
-            let certificates = Certificate::from_pem_bundle(&text).map_err(|error| Err(error.to_string()))?;
-            options = certificates.into_iter().fold(options, ClientOptions::with_root_certificate);
-        }
-        let backoff = BackoffConfig {
-            init_backoff: FIRST_PAUSE,
-            max_backoff: LONGEST_PAUSE,
-            ..BackoffConfig::default()
-        };
-        builder = builder
-            .with_bucket_name(bucket)
-            .with_virtual_hosted_style_request(!self.path_style)
-            .with_client_options(options)
-            .with_retry(RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIMEOUT });
-        if let Some(region) = &self.region {
-            builder = builder.with_region(region);
-        }
-        if let Some(endpoint) = endpoint {
-            builder = builder.with_endpoint(endpoint).with_allow_http(endpoint.starts_with("http://"));
-        }
-        builder.build().map_err(|error| Err(with_causes(&error)))
-    }
-}
-
-/// Sends a file, in parts where it is large. An error of the file itself is the inner one.
-async fn send(
-    client: &AmazonS3,
-    key: &Key,
-    path: &std::path::Path,
-) -> object_store::Result<Result<(), io::Error>> {
-    let mut file = match tokio::fs::File::open(path).await {
-        Ok(file) => file,
-        Err(error) => return Ok(Err(error)),
-    };
-    let mut piece = match next(&mut file).await {
-        Ok(piece) => piece,
-        Err(error) => return Ok(Err(error)),
-    };
-    if piece.len() < PIECE {
-        return client.put(key, PutPayload::from_bytes(piece)).await.map(|_| Ok(()));
-    }
-    let mut upload = WriteMultipart::new_with_chunk_size(client.put_multipart(key).await?, PIECE);
-    while !piece.is_empty() {
-        upload.wait_for_capacity(PIECES_AT_ONCE).await?;
-        upload.put(piece);
-        piece = match next(&mut file).await {
-            Ok(piece) => piece,
-            Err(error) => {
-                let _lost_parts_expire = upload.abort().await;
-                return Ok(Err(error));
-            }
-        };
-    }
-    upload.finish().await.map(|_| Ok(()))
-}
-
-async fn next(file: &mut tokio::fs::File) -> io::Result<Bytes> {
-    let mut piece = Vec::with_capacity(PIECE);
-    file.take(PIECE as u64).read_to_end(&mut piece).await?;
-    Ok(piece.into())
-}
-
-/// Reads an object range by range.
-struct Ranges {
-    bucket: Bucket,
-    key: Key,
-    at: u64,
-    end: u64,
-    piece: io::Cursor<Bytes>,
-}
-
-impl Read for Ranges {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = Read::read(&mut self.piece, buffer)?;
-        if count > 0 || buffer.is_empty() || self.at >= self.end {
-            return Ok(count);
-        }
-        let range = self.at..self.at.saturating_add(RANGE).min(self.end);
-        let key = &self.key;
-        let bytes = self.bucket.ask(|client| {
-            let (key, range) = (key.clone(), range.clone());
-            async move { client.get_range(&key, range).await }
-        });
-        let bytes = bytes.map_err(io::Error::other)?.ok_or(io::ErrorKind::NotFound)?;
-        if bytes.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.at = self.at.saturating_add(bytes.len() as u64);
-        self.piece = io::Cursor::new(bytes);
-        Read::read(&mut self.piece, buffer)
-    }
-}
-
-/// Bucket and prefix of `s3://bucket/prefix`; the prefix is empty or ends in a slash.
-fn parse(url: &str) -> Result<(String, String), String> {
-    let rest = url.strip_prefix("s3://").ok_or("an address of blobs is s3://bucket/prefix")?;
-    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    if bucket.is_empty() {
-        return Err("the bucket is missing: s3://bucket/prefix".to_owned());
-    }
-    let prefix = prefix.trim_matches('/');
-    let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-    Ok((bucket.to_owned(), prefix))
-}
-
 /// Tells one state of an object from another.
 fn state(object: &ObjectMeta) -> Found {
     let tag = Sha256::of(object.e_tag.as_deref().unwrap_or_default().as_bytes());
     let tag = u64::from_be_bytes(*tag.0.first_chunk().expect("a digest has 32 bytes"));
     let stamp = Stamp { changed_ns: 0, len: object.size, inode: tag };
     Found { stamp, modified: Some(SystemTime::from(object.last_modified)) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_has_a_bucket_and_perhaps_a_prefix() {
-        let parts = |url: &str| parse(url).map(|(bucket, prefix)| format!("{bucket} {prefix}"));
-        assert_eq!(parts("s3://wheels"), Ok("wheels ".to_owned()));
-        assert_eq!(parts("s3://wheels/site/a/"), Ok("wheels site/a/".to_owned()));
-        assert!(parts("s3:///a").is_err());
-        assert!(parts("https://wheels/a").is_err());
-    }
 }

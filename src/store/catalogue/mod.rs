@@ -25,6 +25,13 @@ pub(super) enum Fault {
     Refused(String),
 }
 
+impl Fault {
+    /// That of a catalogue which the last attempt left closed.
+    pub(super) fn closed() -> Self {
+        Self::Refused("it could not be opened anew".to_owned())
+    }
+}
+
 /// A key with its new value; none removes the record.
 pub(super) type Change = (Vec<u8>, Option<Vec<u8>>);
 

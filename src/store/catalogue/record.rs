@@ -13,6 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Fault;
 use crate::digest::{Hasher, Sha256};
 use crate::wheel::ProjectName;
 
@@ -82,11 +83,13 @@ pub(in crate::store) struct Sum {
 }
 
 impl Sum {
+    /// Counts a record in, by its checksum.
     pub(in crate::store) fn add(&mut self, check: [u8; CHECK]) {
         self.records = self.records.saturating_add(1);
         self.fold(check);
     }
 
+    /// Counts a record out, by the checksum that it had.
     pub(in crate::store) fn remove(&mut self, check: [u8; CHECK]) {
         self.records = self.records.saturating_sub(1);
         self.fold(check);
@@ -99,12 +102,14 @@ impl Sum {
     }
 }
 
+/// `f` project NUL file NUL digest.
 pub(in crate::store) fn file_key(project: &ProjectName, file: &str, sha256: &Sha256) -> Vec<u8> {
     let mut key = name_prefix(project, file);
     key.extend_from_slice(&sha256.0);
     key
 }
 
+/// What the keys of all files of a project begin with: `f` project NUL.
 pub(in crate::store) fn project_prefix(project: &ProjectName) -> Vec<u8> {
     [b"f", project.as_str().as_bytes(), &[0]].concat()
 }
@@ -124,18 +129,22 @@ pub(in crate::store) fn parse_file_key(key: &[u8], prefix: &[u8]) -> Option<(Str
     Some((file.to_owned(), Sha256(*digest)))
 }
 
+/// `d` digest.
 pub(in crate::store) fn digest_key(sha256: &Sha256) -> Vec<u8> {
     [&b"d"[..], &sha256.0].concat()
 }
 
+/// `u` SHA-256 of the URL.
 pub(in crate::store) fn url_key(url: &str) -> Vec<u8> {
     [&b"u"[..], &Sha256::of(url.as_bytes()).0].concat()
 }
 
+/// `p` upstream NUL file.
 pub(in crate::store) fn pin_key(upstream: &str, file: &str) -> Vec<u8> {
     [b"p", upstream.as_bytes(), &[0], file.as_bytes()].concat()
 }
 
+/// `n` project.
 pub(in crate::store) fn counts_key(project: &ProjectName) -> Vec<u8> {
     [b"n", project.as_str().as_bytes()].concat()
 }
@@ -166,6 +175,19 @@ fn check(key: &[u8], payload: &[u8]) -> [u8; CHECK] {
         *byte = digest;
     }
     check
+}
+
+/// The value of a record, which the catalogue's own checksum vouches for.
+pub(in crate::store) fn parse_payload<T: serde::de::DeserializeOwned>(
+    key: &[u8],
+    payload: &[u8],
+) -> Result<T, Fault> {
+    serde_json::from_slice(payload).map_err(|_| strange(key))
+}
+
+/// The fault of a record that does not read.
+pub(in crate::store) fn strange(key: &[u8]) -> Fault {
+    Fault::Damaged(format!("record {} does not read as what it should be", key.escape_ascii()))
 }
 
 #[cfg(test)]

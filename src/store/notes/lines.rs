@@ -4,11 +4,12 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom
 use std::path::PathBuf;
 
 use fs_err as fs;
+use fs_err::os::unix::fs::OpenOptionsExt as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::store::Error;
-use crate::store::layout::sync_folder;
+use crate::store::layout::{PRIVATE, READABLE, sync_folder};
 
 /// The longest log, in bytes; then it becomes `NAME.jsonl.1`. That takes the place of an older one, or `NAME.jsonl.2` is next.
 const LONGEST_LOG: u64 = 8 << 20;
@@ -18,16 +19,17 @@ const LONGEST_LOG: u64 = 8 << 20;
 pub(super) struct Lines {
     path: PathBuf,
     keeps_all: bool,
+    mode: u32,
 }
 
 impl Lines {
     pub(super) const fn new(path: PathBuf) -> Self {
-        Self { path, keeps_all: false }
+        Self { path, keeps_all: false, mode: READABLE }
     }
 
-    /// A log of which no line is ever removed.
+    /// A log for its owner alone, of which no line is ever removed.
     pub(super) const fn keeping_all(path: PathBuf) -> Self {
-        Self { path, keeps_all: true }
+        Self { path, keeps_all: true, mode: PRIVATE }
     }
 
     /// Appends a line: durable when this returns.
@@ -42,6 +44,7 @@ impl Lines {
             .create(true)
             .read(true)
             .append(true)
+            .mode(self.mode)
             .open(path)
             .map_err(Error::io(path))?;
         // A power cut may have left half a line.

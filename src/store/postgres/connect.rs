@@ -15,7 +15,7 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::store::Error;
-use crate::store::cause::with_causes;
+use crate::wording::with_causes;
 
 /// How long a connection may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);

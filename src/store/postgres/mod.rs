@@ -15,9 +15,10 @@ use tokio_postgres::types::ToSql;
 
 use super::bridge::Bridge;
 use super::catalogue::Fault;
-use super::cause::{tell_of_waiting, with_causes};
+use super::cause::tell_of_waiting;
 use super::{Error, locked};
 use crate::digest::Sha256;
+use crate::wording::with_causes;
 
 mod connect;
 mod fault;

@@ -18,10 +18,10 @@ use std::sync::MutexGuard;
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::Records as _;
-use super::catalogue::record::{Light, SUM, parse_file_key, project_prefix};
+use super::catalogue::record::{Light, SUM, parse_file_key, parse_payload, project_prefix, strange};
+use super::catalogue::{Fault, Records as _};
 use super::notes::Turn;
-use super::{Error, Provenance, Store, locked, parse_payload, strange};
+use super::{Error, Provenance, Store, locked};
 use crate::digest::{Hasher, Sha256};
 use crate::wheel::ProjectName;
 
@@ -268,8 +268,7 @@ impl Store {
         self.read(|catalogue| catalogue.record(SUM))?;
         let place = self.catalogue()?;
         let Some(catalogue) = place.as_ref() else {
-            let fault = super::Fault::Refused("it could not be opened anew".to_owned());
-            return Err(self.refusal(fault));
+            return Err(self.refusal(Fault::closed()));
         };
         let mut unwritten = None;
         let scanned = catalogue.scan(b"f", &mut |key, payload| {

@@ -52,6 +52,7 @@ pub(super) enum Outcome {
 }
 
 impl Goal {
+    /// One that nothing is known of yet.
     pub(super) fn new(device: usize, request: Request, label: String, role: Role) -> Self {
         Self {
             device,
@@ -66,6 +67,7 @@ impl Goal {
         }
     }
 
+    /// The wheels of the set that was found last; none where there is none.
     pub(super) fn picks(&self) -> &[Pick] {
         match &self.outcome {
             Outcome::Set(picks) | Outcome::Whole(picks) => picks,
@@ -80,6 +82,7 @@ impl Goal {
         matches!(&self.outcome, Outcome::None(explanation) if explanation.causes.iter().any(absent))
     }
 
+    /// Whether there is something to do for it.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.outcome, Outcome::Open | Outcome::Set(_))
     }

@@ -218,10 +218,9 @@ impl Sets {
                 }
             }
             drop(gathered);
-            report.add_project(&self.shelf, &self.devices, &project, &entry);
+            self.shelf.tell(&project, &entry, &self.devices, report);
             for (reason, number) in counts {
-                let counter = report.skipped.entry(reason).or_default();
-                *counter = counter.saturating_add(number);
+                report.count(reason, number);
             }
         }
     }
@@ -273,21 +272,14 @@ fn tell_package(
             });
         }
         State::ToFetch | State::ToInspect => {
-            let same =
-                |planned: &&mut Planned| planned.file == package.file && planned.upstream == package.upstream;
-            if let Some(planned) = report.planned.iter_mut().find(same) {
-                if !planned.devices.contains(&device.id) {
-                    planned.devices.push(device.id.clone());
-                }
-                return;
-            }
-            report.planned.push(Planned {
+            let planned = Planned {
                 file: package.file.clone(),
                 size: package.size,
                 upstream: package.upstream.clone(),
-                devices: vec![device.id.clone()],
+                devices: Vec::new(),
                 why: if package.state == State::ToFetch { Why::Admitted } else { Why::ToInspect },
-            });
+            };
+            report.put_planned(&device.id, planned);
         }
         State::NotReached | State::OverLimit => {}
     }

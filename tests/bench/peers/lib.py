@@ -1,5 +1,5 @@
 """Processes and their CPU and memory, load by wrk, curl and sink.py, tables. Standard library alone; loopback alone; every loop is bounded."""
-import http.client, json, os, pathlib, signal, socket, statistics, subprocess, sys, tempfile, threading, time, urllib.parse
+import http.client, json, os, pathlib, signal, socket, ssl, statistics, subprocess, sys, tempfile, threading, time, urllib.parse
 
 TICK = os.sysconf("SC_CLK_TCK")
 HTML = "text/html"
@@ -135,10 +135,24 @@ def stop(process):
 
 # ---------------------------------------------------------------- requests
 
+def certificate(folder):
+    """(certificate, key) for 127.0.0.1, made where they are missing; what `get` and `fleet` trust from then on."""
+    global trusted
+    files = [os.path.join(folder, f) for f in ("tls.pem", "tls.key")]
+    if not os.path.exists(files[0]):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3650", "-subj",
+                        "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", files[1], "-out", files[0]], check=True, capture_output=True)
+    trusted = files[0]
+    return files
+
+
 def get(url, **headers):
     """(status, headers in lower case, body)."""
     u = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(u.hostname, u.port, timeout=60)
+    if u.scheme == "https":
+        connection = http.client.HTTPSConnection(u.hostname, u.port, timeout=60, context=ssl.create_default_context(cafile=trusted))
+    else:
+        connection = http.client.HTTPConnection(u.hostname, u.port, timeout=60)
     try:
         connection.request("GET", u.path, headers={k.replace("_", "-"): v for k, v in headers.items()})
         answer = connection.getresponse()
@@ -184,9 +198,11 @@ def wrk(url, connections, seconds, headers, lua=""):
     return {**found, "s": found["us"] / 1e6}
 
 
-def fleet(url, clients, limit_s):
+def fleet(url, clients, limit_s, *options):
     """That many curls ask for one URL at once; (bytes, wall seconds, how many did not get 200). After the limit they are cut off."""
-    command = ["curl", "-sS", "-o", os.devnull, "--max-time", str(limit_s), "-w", "%{http_code} %{size_download}\n", url]
+    if url.startswith("https:"):
+        options += ("--cacert", trusted)
+    command = ["curl", "-sS", *options, "-o", os.devnull, "--max-time", str(limit_s), "-w", "%{http_code} %{size_download}\n", url]
     begin = time.perf_counter()
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(clients)]
     rows = [p.communicate()[0].split() for p in running]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """jetwheel beside its peers in one run: nginx with the same bytes as files (the limit), devpi-server, pypiserver and proxpi.
 
-  tests/bench/peers/run.py [--work DIR] [--servers nginx,jetwheel] [--measures pages,files,ranges,start,clients,through] [--rounds 5]
+  tests/bench/peers/run.py [--work DIR] [--servers nginx,jetwheel] [--measures pages,files,ranges,tls,start,clients,through] [--rounds 5]
 
 Installs what it needs: nginx, wrk and curl with apt-get where they are missing, the peers and uv with pip into DIR/venvs. --work
 keeps wheels, uploads and venvs for the next run. Servers take turns, cell by cell and round by round, so that a ratio compares what
@@ -9,7 +9,7 @@ was measured seconds apart; figures are medians over the rounds. CPU is the serv
 The CPU of the load tells what bounds a fast server: both share the cores. `others` is the share of all cores that neither took. The
 last table holds the goals; exit code 1 if one is missed. All figures go to target/bench/peers.json. Without --work, nothing else is left.
 """
-import argparse, os, pathlib, shutil, signal, statistics, subprocess, sys, tempfile, time
+import argparse, contextlib, os, pathlib, shutil, signal, statistics, subprocess, sys, tempfile, time
 
 sys.dont_write_bytecode = True
 import corpus, lib, servers
@@ -61,53 +61,93 @@ def turns(o, running, cell, measure, rows, rounds=0):
         print("%s %s: round %d of %d" % (time.strftime("%H:%M:%S"), cell, n + 1, max(o.rounds, rounds)), file=sys.stderr, flush=True)
 
 
-def pages(o, running):
-    """The page of many files at 32 connections."""
-    def measure(kind):
-        accept = lib.JSON if "JSON" in kind else lib.HTML
-        more = {"Accept-Encoding": "gzip"} if "gzip" in kind else {}
+def page(o, kind):
+    """The page of many files at 32 connections, in one of its forms."""
+    accept = lib.JSON if "JSON" in kind else lib.HTML
+    more = {"Accept-Encoding": "gzip"} if "gzip" in kind else {}
 
-        def of(server):
-            url, headers = server.index + "page/", {"Accept": accept, **more}
-            status, got, body = lib.get(url, **{k.replace("-", "_"): v for k, v in headers.items()})
-            if status != 200 or ("gzip" in kind) != (got.get("content-encoding") == "gzip") or ("JSON" in kind) != ("json" in got.get("content-type", "")):
+    def of(server):
+        url, headers = server.index + "page/", {"Accept": accept, **more}
+        status, got, body = lib.get(url, **{k.replace("-", "_"): v for k, v in headers.items()})
+        if status != 200 or ("gzip" in kind) != (got.get("content-encoding") == "gzip") or ("JSON" in kind) != ("json" in got.get("content-type", "")):
+            return None
+        if "304" in kind:
+            if "etag" not in got:
                 return None
-            if "304" in kind:
-                if "etag" not in got:
-                    return None
-                headers["If-None-Match"] = got["etag"]
-                if lib.get(url, Accept=accept, If_None_Match=got["etag"])[0] != 304:
-                    return None
-            lib.wrk(url, 4, 1, headers)
-            with lib.Cost(server.process.pid) as cost:
-                r = lib.wrk(url, 32, o.seconds, headers)
-            return {"rate": r["n"] / r["s"], "cpu": cost.cpu * 1e6 / r["n"], "load": cost.load * 1e6 / r["n"], "p50": r["p50"], "p99": r["p99"],
-                    "bad": r["bad"], "others": cost.others, "size": 0 if "304" in kind else len(body)}
-        return of
+            headers["If-None-Match"] = got["etag"]
+            if lib.get(url, Accept=accept, If_None_Match=got["etag"])[0] != 304:
+                return None
+        if "anew" in kind:
+            headers["Connection"] = "close"
+        lib.wrk(url, 4, 1, headers)
+        with lib.Cost(server.process.pid) as cost:
+            r = lib.wrk(url, 32, o.seconds, headers)
+        return {"rate": r["n"] / r["s"], "cpu": cost.cpu * 1e6 / r["n"], "load": cost.load * 1e6 / r["n"], "p50": r["p50"], "p99": r["p99"],
+                "bad": r["bad"], "others": cost.others, "size": 0 if "304" in kind else len(body)}
+    return of
+
+
+def pages(o, running):
     rows = []
     for kind in ("HTML", "HTML gzip", "JSON", "JSON gzip", "304"):
-        turns(o, running, kind, measure(kind), rows)
+        turns(o, running, kind, page(o, kind), rows)
     return rows
 
 
+def file(o, clients, load):
+    """The big wheel by several clients at once for some seconds."""
+    def of(server):
+        url = servers.links(server.index, "big")[0]
+        if server.name == "proxpi":
+            lib.get(url)                                # so that its cache has it
+        load(url, clients, 1)
+        lib.drain(server.process.pid)
+        with lib.Peak(server.process.pid) as peak, lib.Cost(server.process.pid) as cost:
+            size, wall, bad = load(url, clients, o.cut)
+        return {"rate": size / wall / 1e6, "cpu": cost.cpu / (size / 1e9), "load": cost.load / (size / 1e9), "anonymous": peak.anonymous,
+                "bad": bad, "others": cost.others}
+    return of
+
+
 def files(o, running):
-    """The big wheel by several clients at once for some seconds: one light process that reads it over and over, and a fleet of curls, cut off."""
-    def measure(clients, load):
-        def of(server):
-            url = servers.links(server.index, "big")[0]
-            if server.name == "proxpi":
-                lib.get(url)                                # so that its cache has it
-            load(url, clients, 1)
-            lib.drain(server.process.pid)
-            with lib.Peak(server.process.pid) as peak, lib.Cost(server.process.pid) as cost:
-                size, wall, bad = load(url, clients, o.cut)
-            return {"rate": size / wall / 1e6, "cpu": cost.cpu / (size / 1e9), "load": cost.load / (size / 1e9), "anonymous": peak.anonymous,
-                    "bad": bad, "others": cost.others}
-        return of
+    """One light process that reads it over and over, and a fleet of curls, cut off."""
     rows = []
     for clients in (1, 16, 64):
-        turns(o, running, "%d clients" % clients, measure(clients, lib.sink), rows)
-    turns(o, running, "64 curls", measure(64, lib.fleet), rows)
+        turns(o, running, "%d clients" % clients, file(o, clients, lib.sink), rows)
+    turns(o, running, "64 curls", file(o, 64, lib.fleet), rows)
+    return rows
+
+
+@contextlib.contextmanager
+def store_alone(running):
+    """A store has one owner."""
+    ours = [server for server in running if server.name == "jetwheel"]
+    for server in ours:
+        server.stop()
+    yield
+    for server in ours:
+        server.start()
+
+
+def tls(o, running):
+    """Page and big wheel once more, by TLS 1.3 with the same certificate; "anew" has a handshake for each request."""
+    pair, rows = lib.certificate(o.work), []
+    with store_alone(running):
+        secure = [cls(o, pair) for cls in (servers.Nginx, servers.Jetwheel)]
+        try:
+            for server in secure:
+                server.start()
+            for version in ("--http1.1", "--http2"):
+                def curls(url, clients, seconds):
+                    return lib.fleet(url, clients, seconds, version)
+                for clients in (1, 16):
+                    turns(o, secure, "%d curls %s" % (clients, version), file(o, clients, curls), rows)
+            for kind in ("HTML", "HTML gzip", "JSON gzip", "304", "304 anew"):
+                turns(o, secure, kind, page(o, kind), rows)
+        finally:
+            for server in secure:
+                if hasattr(server, "process"):
+                    server.stop()
     return rows
 
 
@@ -133,29 +173,26 @@ def ranges(o, running):
 def start(o, running):
     """From the start of the process to the first right page, and memory a second later."""
     rows = []
-    for server in running:                                  # a store has one owner
-        if server.name == "jetwheel":
-            server.stop()
-    for n in range(max(o.rounds, 5)):
-        for cls in (servers.Nginx, servers.Jetwheel):
-            server = cls(o)
-            server.port = lib.free_port()
-            begin = time.perf_counter()
-            server.process = server.spawn()
-            try:
-                body = lib.wait_for("http://127.0.0.1:%d%spage/" % (server.port, server.path), server.process, every=0.002)
-                seconds, cpu = time.perf_counter() - begin, lib.cpu_s(server.process.pid)
-                if body.count(b"<a ") != o.page:
-                    sys.exit("%s: %d links, expected %d" % (server.name, body.count(b"<a "), o.page))
-                time.sleep(1)
-                resident, anonymous = lib.memory_mib(server.process.pid)
-                rows.append({"server": server.name, "cell": "start", "round": n, "rate": seconds, "cpu": cpu, "resident": resident, "anonymous": anonymous})
-            finally:
-                server.stop()
-    for server in running:
-        if server.name == "jetwheel":
-            server.start()
+    with store_alone(running):
+        for n in range(max(o.rounds, 5)):
+            rows += [first_page(o, cls(o), n) for cls in (servers.Nginx, servers.Jetwheel)]
     return rows
+
+
+def first_page(o, server, n):
+    server.port = lib.free_port()
+    begin = time.perf_counter()
+    server.process = server.spawn()
+    try:
+        body = lib.wait_for("http://127.0.0.1:%d%spage/" % (server.port, server.path), server.process, every=0.002)
+        seconds, cpu = time.perf_counter() - begin, lib.cpu_s(server.process.pid)
+        if body.count(b"<a ") != o.page:
+            sys.exit("%s: %d links, expected %d" % (server.name, body.count(b"<a "), o.page))
+        time.sleep(1)
+        resident, anonymous = lib.memory_mib(server.process.pid)
+        return {"server": server.name, "cell": "start", "round": n, "rate": seconds, "cpu": cpu, "resident": resident, "anonymous": anonymous}
+    finally:
+        server.stop()
 
 
 def clients(o, running):
@@ -225,6 +262,9 @@ COLUMNS = {
                                         ("clients' CPU s/GB", "load"), ("anonymous MiB", "anonymous"), ("failed", "bad"), ("others", "others")]),
     "ranges": ("Random ranges of 64 KiB", [("ranges/s", "rate"), ("x nginx", "rate_x"), ("CPU us", "cpu"), ("x nginx", "cpu_x"), ("wrk's CPU us", "load"),
                                            ("p50 ms", "p50"), ("p99 ms", "p99"), ("failed", "bad"), ("others", "others")]),
+    "tls": ("TLS 1.3: the wheel of {big} MB, CPU in s for a GB, and the page of {page} files, 32 connections, CPU in us for a request",
+            [("MB/s, requests/s", "rate"), ("x nginx", "rate_x"), ("quarters", "spread"), ("CPU", "cpu"), ("x nginx", "cpu_x"), ("client's CPU", "load"),
+             ("p50 ms", "p50"), ("p99 ms", "p99"), ("anonymous MiB", "anonymous"), ("failed", "bad"), ("others", "others")]),
     "start": ("Start to the first right page, {wheels} wheels", [("s", "rate"), ("CPU s", "cpu"), ("resident MiB", "resident"), ("anonymous MiB", "anonymous")]),
     "clients": ("Installing 20 wheels, cold", [("rounds", "rounds"), ("s", "rate"), ("x nginx", "rate_x"), ("quarters", "spread"), ("client's CPU s", "load"),
                                                ("x nginx", "load_x"), ("server's CPU s", "cpu"), ("requests", "requests"), ("others", "others")]),
@@ -269,7 +309,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--work", help="a folder that is kept; else a temporary one")
     p.add_argument("--servers", default="nginx,jetwheel,devpi,pypiserver,proxpi")
-    p.add_argument("--measures", default="pages,files,ranges,start,clients,through")
+    p.add_argument("--measures", default="pages,files,ranges,tls,start,clients,through")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--installs", type=int, default=15, help="rounds of installing, of nginx and jetwheel")
     p.add_argument("--seconds", type=int, default=3, help="of each load by wrk")
@@ -298,7 +338,7 @@ def main():
     all_.sort(key=lambda s: o.servers.index(s.name))
     running, found = [], {}
     try:
-        if set(o.measures) - {"start"}:
+        if set(o.measures) - {"start", "tls"}:
             for server in all_:
                 server.start()
                 running.append(server)

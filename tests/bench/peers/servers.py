@@ -15,7 +15,7 @@ http {{
   map $http_accept $form {{ default html; "~*application/vnd\\.pypi\\.simple\\.v1\\+json" json; }}
   types {{ text/html html; application/vnd.pypi.simple.v1+json json; }}
   server {{
-    listen 127.0.0.1:{port} backlog=4096; root {root};
+    listen 127.0.0.1:{port} backlog=4096 {tls}; root {root};
     location ~ /simple/.*/$ {{ add_header Vary Accept; add_header Cache-Control max-age=60; try_files ${{uri}}index.$form =404; }}
     location = /status {{ stub_status; }}
     location ~ /simple/[^/]+$ {{ absolute_redirect off; return 301 $uri/; }}
@@ -42,8 +42,10 @@ def links(index, project):
 
 
 class Server:
-    def __init__(self, o):
-        self.o, self.work = o, os.path.join(o.work, self.name)
+    """With a certificate and its key it speaks TLS alone; jetwheel and nginx do."""
+
+    def __init__(self, o, tls=None):
+        self.o, self.work, self.tls = o, os.path.join(o.work, self.name), tls
         os.makedirs(self.work, exist_ok=True)
         self.log = os.path.join(self.work, "log")
 
@@ -56,7 +58,7 @@ class Server:
     def start(self):
         self.port = lib.free_port()
         self.process = self.spawn()
-        self.index = "http://127.0.0.1:%d%s" % (self.port, self.path)
+        self.index = "%s://127.0.0.1:%d%s" % ("https" if self.tls else "http", self.port, self.path)
         try:
             lib.wait_for(self.index + "page/", self.process)
         except Exception:
@@ -78,7 +80,8 @@ class Jetwheel(Server):
 
     def spawn(self):
         env = {"RUST_LOG": self.o.log} if self.o.log else {}
-        return lib.spawn([self.o.jetwheel, "--data", self.work + "/data", "serve", "--listen", "127.0.0.1:%d" % self.port], self.log, env)
+        tls = ["--tls-cert", self.tls[0], "--tls-key", self.tls[1]] if self.tls else []
+        return lib.spawn([self.o.jetwheel, "--data", self.work + "/data", "serve", "--listen", "127.0.0.1:%d" % self.port, *tls], self.log, env)
 
     def prepare(self):
         mark = pathlib.Path(self.work, "data", ".bench-ready")
@@ -100,7 +103,8 @@ class Nginx(Server):
 
     def spawn(self):
         conf = os.path.join(self.work, "nginx.conf")
-        pathlib.Path(conf).write_text(NGINX.format(work=self.work, port=self.port, root=self.work + "/root", log="off"))
+        tls = "ssl http2; ssl_protocols TLSv1.3; ssl_certificate %s; ssl_certificate_key %s; ssl_session_cache shared:tls:10m" % tuple(self.tls) if self.tls else ""
+        pathlib.Path(conf).write_text(NGINX.format(work=self.work, port=self.port, root=self.work + "/root", log="off", tls=tls))
         return lib.spawn(["nginx", "-p", self.work, "-c", conf], self.log)
 
     def prepare(self):

@@ -1,6 +1,5 @@
 //! A real devpi-server, the software behind the jetson-ai-lab index, on the loopback and with no index behind it.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -10,13 +9,12 @@ use fs_err::File;
 
 use super::clients::client_program;
 use super::network::Network;
+use super::port::port;
 
 /// How long a start may take; a busy machine of two cores needs a few seconds.
 const START_LIMIT: Duration = Duration::from_mins(1);
 /// How long to wait between two looks at a server that starts.
 const POLL: Duration = Duration::from_millis(50);
-/// How often the port is tried anew where another process took it first.
-const PORT_TRIES: usize = 5;
 const PASSWORD: &str = "a-password-for-tests";
 
 /// A running devpi-server with the empty index `root/wheels`; stopped when dropped.
@@ -44,8 +42,7 @@ impl Devpi {
         let output = init.env("HOME", folder.path()).output().unwrap();
         assert!(output.status.success(), "devpi-init: {}", String::from_utf8_lossy(&output.stderr));
 
-        let (server, port) = (0..PORT_TRIES)
-            .find_map(|_| serve(network, folder.path()))
+        let (server, port) = serve(network, folder.path())
             .unwrap_or_else(|| panic!("devpi-server did not start: {}", log(folder.path())));
         let devpi = Self { server, port, folder, network: network.clone() };
         let index = r#"{"type": "stage", "bases": [], "volatile": true}"#;
@@ -101,9 +98,9 @@ impl Drop for Devpi {
     }
 }
 
-/// Starts a server on a port that is free now; nothing if it ended, as it does when another process took the port.
+/// Starts a server; nothing if it ended.
 fn serve(network: &Network, folder: &Path) -> Option<(Child, u16)> {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = port();
     let output = File::create(folder.join("log")).unwrap().into_file();
     let mut server = network
         .command(client_program("devpi", "python"))

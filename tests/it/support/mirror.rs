@@ -69,6 +69,14 @@ impl Mirror {
         self.url(&format!("/{device}/simple/"))
     }
 
+    /// How much memory of its own the server has had at most, in bytes.
+    pub(crate) fn most_memory(&self) -> u64 {
+        let status = fs_err::read_to_string(format!("/proc/{}/status", self.server.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let number: String = line.chars().filter(char::is_ascii_digit).collect();
+        number.parse::<u64>().unwrap() << 10
+    }
+
     /// Stops the server as systemd does; gives what it had logged, to the last line.
     pub(crate) fn stop(&mut self) -> String {
         let stopped = Command::new("kill").arg(self.server.id().to_string()).status();

@@ -7,6 +7,7 @@ pub(crate) mod http;
 pub(crate) mod mirror;
 pub(crate) mod network;
 pub(crate) mod nginx;
+pub(crate) mod port;
 pub(crate) mod postgres;
 pub(crate) mod s3;
 pub(crate) mod site;

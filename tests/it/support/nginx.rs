@@ -1,9 +1,11 @@
 //! nginx as a proxy that asks several servers in turn.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use super::port::port;
 
 /// How long it may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -19,17 +21,22 @@ pub(crate) struct RoundRobin {
 impl RoundRobin {
     /// Starts it over servers that are named by their URLs.
     pub(crate) fn over(servers: &[String]) -> Self {
-        Self::start(servers, None)
+        Self::start(servers, None, "")
+    }
+
+    /// The same, where requests of all clients go over the same few connections.
+    pub(crate) fn keeping_connections(servers: &[String]) -> Self {
+        Self::start(servers, None, "keepalive 1;")
     }
 
     /// The same over TLS, with a certificate and its key.
     pub(crate) fn over_tls(servers: &[String], certificate: &Path, key: &Path) -> Self {
-        Self::start(servers, Some((certificate, key)))
+        Self::start(servers, Some((certificate, key)), "")
     }
 
-    fn start(servers: &[String], tls: Option<(&Path, &Path)>) -> Self {
+    fn start(servers: &[String], tls: Option<(&Path, &Path)>, keep: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = port();
         let servers: String =
             servers.iter().map(|url| url.replace("http://", "server ") + " max_fails=0;").collect();
         let folders: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -50,9 +57,9 @@ impl RoundRobin {
         // One process, which ends with a kill.
         let text = format!(
             "daemon off; master_process off; pid nginx.pid; error_log stderr; events {{}}
-             http {{ access_log off; {folders} upstream all {{ {servers} }}
+             http {{ access_log off; {folders} upstream all {{ {servers} {keep} }}
              server {{ {listen} client_max_body_size 0; location / {{
-             proxy_pass http://all; proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_connect_timeout 2s;
+             proxy_pass http://all; proxy_http_version 1.1; proxy_set_header Connection \"\"; proxy_set_header Host $http_host; proxy_connect_timeout 2s;
              proxy_next_upstream error timeout http_503; }} }} }}"
         );
         fs_err::write(dir.path().join("nginx.conf"), text).unwrap();

@@ -1,9 +1,11 @@
 //! A PostgreSQL server of a test's own: its cluster in a folder, on a port of its own, gone with the test.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use super::port::port;
 
 /// Who runs it where the tests are run by root, whom PostgreSQL refuses.
 const NOBODY: u32 = 65534;
@@ -69,7 +71,7 @@ impl Server {
             .unwrap();
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
         set_up(&cluster);
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = port();
         let child = run(&cluster, port);
         let mut server = Self { child, port, dir };
         server.wait();
@@ -115,31 +117,31 @@ impl Server {
 
     /// Starts it again after [`Server::kill`].
     pub(crate) fn start_again(&mut self) {
-        let cluster = self.dir.path().join("cluster");
-        let began = Instant::now();
-        loop {
-            self.child = run(&cluster, self.port);
-            std::thread::sleep(Duration::from_millis(100));
-            // The children of the old one may still hold its shared memory for a moment.
-            if self.child.try_wait().unwrap().is_none() || began.elapsed() > PATIENCE {
-                break;
-            }
-        }
+        self.child = run(&self.cluster(), self.port);
         self.wait();
     }
 
+    /// Waits until it answers. One that ended is started anew: the children of a killed one may hold its shared memory for a
+    /// while.
     fn wait(&mut self) {
         let began = Instant::now();
-        let ready = || {
+        let ready = |port: u16| {
             let mut command = Command::new(program("pg_isready"));
-            command.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+            command.args(["-q", "-h", "127.0.0.1", "-p", &port.to_string()]);
             command.status().unwrap().success()
         };
-        while !ready() {
+        while !ready(self.port) {
             let log = || fs_err::read_to_string(self.dir.path().join("log")).unwrap_or_default();
             assert!(began.elapsed() < PATIENCE, "PostgreSQL does not start: {}", log());
             std::thread::sleep(Duration::from_millis(20));
+            if self.child.try_wait().unwrap().is_some() {
+                self.child = run(&self.cluster(), self.port);
+            }
         }
+    }
+
+    fn cluster(&self) -> PathBuf {
+        self.dir.path().join("cluster")
     }
 }
 

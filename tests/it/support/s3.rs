@@ -1,10 +1,10 @@
 //! An S3-compatible server of a test's own: moto, which keeps its objects in memory.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::clients::client_program;
+use super::port::port;
 
 /// How long it may take to start.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -17,7 +17,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = port();
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
             .arg(client_program("moto", "moto_server"))

@@ -2,7 +2,7 @@
 """What `jetwheel inspect` costs on real wheels, beside what it cannot do without and beside the usual way. One run prints
 the ratios; CPU seconds and memory hold on a busy machine, wall times do not.
 
-  tests/bench/inspect.py WHEEL... [--rounds 3] [--cores 0,1] [--jetwheel PATH] [--cuobjdump PATH] [--no-cuobjdump]
+  tests/bench/inspecting.py WHEEL... [--rounds 3] [--cores 0,1] [--jetwheel PATH] [--cuobjdump PATH] [--no-cuobjdump]
 
 - bound: inflating the same members with the same zlib (tests/bench/inflate), and sha256sum of the file
 - usual: unzip to disk, and `cuobjdump --list-elf --list-ptx` of each library
@@ -110,7 +110,7 @@ def main():
     o = p.parse_args()
     for tool in ("taskset", "unzip", "sha256sum"):
         if not shutil.which(tool):
-            sys.exit("inspect.py needs %s" % tool)
+            sys.exit("inspecting.py needs %s" % tool)
     o.cuobjdump = None if o.no_cuobjdump else o.cuobjdump or find_cuobjdump()
     sys.stdout.reconfigure(line_buffering=True)
     jetwheel, inflate = build(o.jetwheel)
