@@ -120,7 +120,8 @@ class Site:
             o.env["JETWHEEL_CONFIG"] = config
 
     def run(self, *words):
-        """Seconds that a command takes, CPU seconds of it, and of the database meanwhile; its memory in MiB; and what it prints."""
+        """Seconds that a command takes, CPU seconds of it, and of the database meanwhile; its memory in MiB (this script's, where that
+        is more); and what it prints."""
         database = lambda: lib.cpu_s(self.postgres.process.pid) if self.postgres else 0
         before, begin = database(), time.perf_counter()
         with open(os.path.join(self.scratch, "said"), "w+") as said:

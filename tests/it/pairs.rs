@@ -129,7 +129,7 @@ type Behaviour = (&'static str, fn(&Site));
 
 /// Everything that a pair promises, each with a site of its own.
 fn behaves(site: &mut dyn FnMut() -> Site) {
-    let behaviours: [Behaviour; 11] = [
+    let behaviours: [Behaviour; 12] = [
         ("gives_back_what_was_put", gives_back_what_was_put),
         (
             "a_refused_wheel_leaves_its_facts_and_is_held_when_its_bytes_come",
@@ -142,6 +142,7 @@ fn behaves(site: &mut dyn FnMut() -> Site) {
         ("one_digest_with_two_names_is_two_rows", one_digest_with_two_names_is_two_rows),
         ("yanks_follow_the_upstream_and_first_sight_stays", yanks_follow_the_upstream_and_first_sight_stays),
         ("newest_version_first", newest_version_first),
+        ("many_files_are_told_as_each_by_itself", many_files_are_told_as_each_by_itself),
         ("names_that_are_no_file_names_are_refused", names_that_are_no_file_names_are_refused),
         ("rebuild_gives_the_same_answers", rebuild_gives_the_same_answers),
         ("incidents_and_reached_upstreams_are_kept", incidents_and_reached_upstreams_are_kept),
@@ -262,6 +263,26 @@ fn newest_version_first(site: &Site) {
     let rows = store.rows(&project("demo")).unwrap();
     let versions: Vec<_> = rows.iter().filter_map(|row| row.facts.version.as_deref()).collect();
     assert_eq!(versions, ["2.10.0", "2.5.0", "2.5.0a0+nv24.08"]);
+}
+
+/// More than are asked of a database at once.
+fn many_files_are_told_as_each_by_itself(site: &Site) {
+    let store = site.open();
+    let files: Vec<String> = (0..70).map(|version| format!("demo-{version}-py3-none-any.whl")).collect();
+    for file in &files {
+        store.put_facts(&facts(file, file.as_bytes()), &seen("one", file)).unwrap();
+    }
+    let listing = store.listing(&project("demo")).unwrap();
+    let one_by_one: Vec<_> =
+        listing.iter().map(|listed| store.row_named(&listed.sha256, &listed.file).unwrap()).collect();
+    assert!(one_by_one.len() == 70 && one_by_one.iter().all(Option::is_some));
+    let together: Vec<_> = store.rows_of(&listing).map(Result::unwrap).collect();
+    assert_eq!(together, one_by_one);
+    assert_eq!(store.rows(&project("demo")).unwrap(), together.into_iter().flatten().collect::<Vec<_>>());
+    let pins = store.pins("one", files.iter().map(String::as_str).chain(["other.whl"])).unwrap();
+    assert_eq!(pins.len(), 70);
+    assert!(files.iter().all(|file| pins[file.as_str()] == Sha256::of(file.as_bytes())));
+    assert!(store.pins("two", files.iter().map(String::as_str)).unwrap().is_empty());
 }
 
 fn names_that_are_no_file_names_are_refused(site: &Site) {
