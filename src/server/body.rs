@@ -29,8 +29,8 @@ const PIECE: usize = 128 * 1024;
 /// of a mirror can fill. Without a bound, clients that ask for files by HTTP/2 and take nothing of them would have it hold 1.2 GB.
 const AMPLE: usize = 64 << 20;
 
-/// As [`PIECE`], once that much is held; two are then in memory for each answer, so that all that the connections of a mirror allow
-/// are another 100 MB.
+/// As [`PIECE`], once that much is held; two are then in memory for each answer, so that all that 400
+/// connections allow are another 100 MB.
 const SCARCE_PIECE: usize = 16 << 10;
 
 /// How many bytes of pieces all answers hold.
@@ -142,15 +142,16 @@ impl FileBody {
             self.at = self.at.saturating_add(length as u64);
             return Poll::Ready(Some(Ok(stand_in)));
         }
-        if self.reading.is_none() {
+        let reading = if let Some(reading) = &mut self.reading {
+            reading
+        } else {
             let mut buffer = Lent::new(&self.spare, self.left());
             if let Some(count) = read_from_memory(&self.file, buffer.as_mut(), self.at) {
                 buffer.buffer.0.truncate(count);
                 return Poll::Ready(Some(Ok(self.advance(buffer))));
             }
-            self.reading = Some(start_reading(&self.file, buffer, self.at));
-        }
-        let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
+            self.reading.insert(start_reading(&self.file, buffer, self.at))
+        };
         let read = ready!(Pin::new(reading).poll(context));
         self.reading = None;
         Poll::Ready(Some(match read.map_err(io::Error::other).and_then(|read| read) {

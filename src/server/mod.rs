@@ -100,8 +100,8 @@ const HEAD_SIZE: usize = 32 << 10;
 /// The most fields of a request's head.
 const HEAD_FIELDS: usize = 64;
 
-/// The most requests at once on one HTTP/2 connection. Each that its client does not read from holds three pieces of a file
-/// in memory (`body.rs`), so that 64 of them on each connection would be gigabytes. pip speaks HTTP/1 alone, and uv too
+/// The most requests at once on one HTTP/2 connection. Each that its client does not read from holds pieces of a file in
+/// memory (`body.rs`) and the file open, so that 64 of them on each connection would be a gigabyte. pip speaks HTTP/1 alone, and uv too
 /// where no TLS is; with TLS uv lets further requests wait.
 const STREAMS: u32 = 8;
 
