@@ -98,7 +98,9 @@ async fn answer(
         return Err(Refusal::TooMany { seconds });
     }
     if !has_one_host(&parts) {
-        return Err(Refusal::Malformed("a request has one Host field".to_owned()));
+        return Err(Refusal::Malformed(
+            "a request has one Host field, and that names the host of its URL".to_owned(),
+        ));
     }
     let prefix = prefix_of(state);
     let base_url = |parts: &Parts| base_url(parts, prefix);
