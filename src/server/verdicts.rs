@@ -364,6 +364,7 @@ impl Verdicts {
         self.alone.find(&key).filter(|alone| alone.generation == in_force.generation)
     }
 
+    /// Judges a file alone, and keeps what that says.
     fn judge_alone(&self, file: &Listed, facts: Result<Arc<Facts>, Reason>, terms: Terms<'_>) -> Arc<Alone> {
         let Terms { device, in_force, .. } = terms;
         let generation = in_force.generation;
