@@ -1,16 +1,16 @@
 //! What people write: text files and spans of time.
 
-use crate::wheel::Size;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
+
+use crate::wheel::Size;
 
 /// Largest file with requirements, an upstream or a policy, in bytes.
 const LARGEST_FILE: u64 = 16 << 20;
 
 /// Reads a text file of bounded size.
 pub(super) fn read_text(file: &Path) -> io::Result<String> {
-    use std::io::Read as _;
     let mut text = String::new();
     let reader = fs_err::File::open(file)?;
     let count = reader.take(LARGEST_FILE.saturating_add(1)).read_to_string(&mut text)?;

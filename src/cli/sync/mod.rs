@@ -8,6 +8,9 @@ use std::thread;
 use super::{Answer, Context, Format};
 use crate::store::Watched;
 use crate::sync::{self, Listener, Means, Outcome, Progress, Report, Request};
+use crate::wheel::Size;
+use crate::wording::counted;
+use asked::Asked;
 
 mod asked;
 mod progress;
@@ -17,10 +20,6 @@ mod remote;
 mod text;
 
 pub(super) use refetch::refetch;
-
-use crate::wheel::Size;
-use crate::wording::counted;
-use asked::Asked;
 
 const EXAMPLES: &str = "\
 Examples:
