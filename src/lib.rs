@@ -2,7 +2,7 @@
 //!
 //! The modules in reading order, from the bottom up:
 //!
-//! - `wording`: how messages are worded.
+//! - `wording`: errors with their causes, and so many of a noun, as messages have them.
 //! - [`digest`]: SHA-256 as a type, and a reader that hashes what passes through.
 //! - [`fatbin`]: which GPU code a file holds; a scanner fed with chunks, front to back, in flat memory.
 //! - [`wheel`]: what a wheel contains, whatever the device ([`wheel::Facts`]).
