@@ -1,4 +1,4 @@
-"""An HTTP/2 client that breaks the rules, or holds a server by them: `h2_hostile.py ADDRESS [--ca FILE] [--path PATH]`.
+"""An HTTP/2 client that breaks the rules, or holds a server by them: `h2_hostile.py ADDRESS [--ca FILE] [--path PATH] [--token TOKEN]`.
 
 Reads the names of attacks, one a line, from standard input; answers each with a line of JSON: what the server sent until it
 closed the connection or PATIENCE passed. `codes` are the error codes of RST_STREAM by stream, `goaway` is that of the last GOAWAY.
@@ -17,8 +17,8 @@ import hpack
 from h2.errors import ErrorCodes
 from hyperframe.exceptions import UnknownFrameError
 from hyperframe.frame import (
-    ContinuationFrame, DataFrame, Frame, GoAwayFrame, HeadersFrame, PingFrame, PriorityFrame, PushPromiseFrame,
-    RstStreamFrame, SettingsFrame, WindowUpdateFrame,
+    ContinuationFrame, DataFrame, Frame, GoAwayFrame, HeadersFrame, PingFrame, PriorityFrame, RstStreamFrame,
+    SettingsFrame, WindowUpdateFrame,
 )
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
