@@ -472,29 +472,32 @@ fn who_says_or_takes_nothing_is_let_go_and_a_stop_waits_for_nobody_silent() {
     // The only place is taken until its holder is let go; whoever comes then is served.
     let server = serve(Limits { head: short, stall: short, connections: 1, ..Limits::default() });
     let address = server.base.trim_start_matches("http://").to_owned();
-    let healthy = || {
-        let mut stream = connected(&address, &site.authority.ca());
+    let healthy = |address: &str| {
+        let mut stream = connected(address, &site.authority.ca());
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = Vec::new();
         let _without_an_alert = stream.read_to_end(&mut answer);
         assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
     };
     let silent = TcpStream::connect(&address).unwrap();
-    healthy();
+    healthy(&address);
     let mut half = TcpStream::connect(&address).unwrap();
     half.write_all(&[0x16, 3, 1, 2, 0, 1, 0]).unwrap();
-    healthy();
+    healthy(&address);
     let idle = connected(&address, &site.authority.ca());
-    healthy();
+    healthy(&address);
     let mut stuck = connected(&address, &site.authority.ca());
     let request = format!("GET /{ORIN}/files/{digest}/{large} HTTP/1.1\r\nHost: x\r\n\r\n");
     stuck.write_all(request.as_bytes()).unwrap();
-    healthy();
+    healthy(&address);
     drop((silent, half, idle, stuck, server));
 
-    // A stop that waited for the handshake would take an hour.
-    let mut server = serve(Limits { head: Duration::from_hours(1), ..Limits::default() });
-    let silent = TcpStream::connect(server.base.trim_start_matches("http://")).unwrap();
+    // A stop that waited for the handshake would take an hour. Whoever came later was served, so it has begun.
+    let hour = Duration::from_hours(1);
+    let mut server = serve(Limits { head: hour, stop: hour, ..Limits::default() });
+    let address = server.base.trim_start_matches("http://").to_owned();
+    let silent = TcpStream::connect(&address).unwrap();
+    healthy(&address);
     server.stop();
     server.join();
     drop(silent);
