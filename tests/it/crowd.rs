@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -50,6 +51,9 @@ impl Site {
     }
 
     fn serving(serve: impl Fn(&Path) -> Mirror) -> Self {
+        // All crowds together, which `cargo test` has in one process, are more than the usual 1,024 open files.
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let demo = json!({"filename": "demo-1.0-py3-none-any.whl", "files": {"demo.py": ""}});
         make_wheels(&demo, dir.path());
