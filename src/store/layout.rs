@@ -8,7 +8,7 @@
 //! blobs/sha256/ab/<64 hex>.metadata  its METADATA member
 //! catalogue/                       sled; can be made anew from the sidecars
 //! CLEAN                            what the catalogue held when it was last closed; absent while it is written to
-//! spool/                           temporary files, swept at open
+//! spool/                           temporary files, swept at open; <64 hex>.whl is whole and waits for its set
 //! reserve                          2 MiB of nothing, given up when the disk is too full to open the catalogue
 //! snapshots/<id>.json              frozen lists of files, never changed
 //! channels/<name>.json             which snapshot a channel names
