@@ -145,17 +145,17 @@ impl FileBody {
         let reading = if let Some(reading) = &mut self.reading {
             reading
         } else {
-            let mut buffer = Lent::new(&self.spare, self.left());
-            if let Some(count) = read_from_memory(&self.file, buffer.as_mut(), self.at) {
-                buffer.buffer.0.truncate(count);
-                return Poll::Ready(Some(Ok(self.advance(buffer))));
+            let mut piece = Lent::new(&self.spare, self.left());
+            if let Some(count) = read_from_memory(&self.file, piece.as_mut(), self.at) {
+                piece.buffer.0.truncate(count);
+                return Poll::Ready(Some(Ok(self.advance(piece))));
             }
-            self.reading.insert(start_reading(&self.file, buffer, self.at))
+            self.reading.insert(start_reading(&self.file, piece, self.at))
         };
         let read = ready!(Pin::new(reading).poll(context));
         self.reading = None;
         Poll::Ready(Some(match read.map_err(io::Error::other).and_then(|read| read) {
-            Ok(buffer) => Ok(self.advance(buffer)),
+            Ok(piece) => Ok(self.advance(piece)),
             Err(error) => {
                 self.end = self.at;
                 Err(error)
@@ -163,9 +163,9 @@ impl FileBody {
         }))
     }
 
-    fn advance(&mut self, buffer: Lent) -> Bytes {
-        self.at = self.at.saturating_add(buffer.buffer.0.len() as u64);
-        Bytes::from_owner(buffer)
+    fn advance(&mut self, piece: Lent) -> Bytes {
+        self.at = self.at.saturating_add(piece.as_ref().len() as u64);
+        Bytes::from_owner(piece)
     }
 }
 
@@ -176,12 +176,12 @@ fn read_from_memory(file: &File, buffer: &mut [u8], at: u64) -> Option<usize> {
     rustix::io::preadv2(file, &mut slices, at, ReadWriteFlags::NOWAIT).ok().filter(|count| *count > 0)
 }
 
-fn start_reading(file: &Arc<File>, mut buffer: Lent, at: u64) -> JoinHandle<io::Result<Lent>> {
+fn start_reading(file: &Arc<File>, mut piece: Lent, at: u64) -> JoinHandle<io::Result<Lent>> {
     let file = Arc::clone(file);
     tokio::task::spawn_blocking(move || {
         // The length was promised in a header: a file that was cut since then ends the connection.
-        file.read_exact_at(buffer.as_mut(), at)?;
-        Ok(buffer)
+        file.read_exact_at(piece.as_mut(), at)?;
+        Ok(piece)
     })
 }
 
