@@ -1,6 +1,6 @@
 //! A pass over requirements each by itself: the wheels of its own project, without what they need.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
@@ -39,8 +39,10 @@ impl Singles {
     /// Finds and fetches the wheels of each requirement, for all devices that are not stopped.
     pub(super) async fn run(&self, requirements: &[Requirement], report: &mut Report) -> Result<(), Error> {
         let mut projects: Vec<(ProjectName, Vec<&Requirement>)> = Vec::new();
+        let mut places: HashMap<&ProjectName, usize> = HashMap::new();
         for requirement in requirements {
-            match projects.iter_mut().find(|(project, _)| *project == requirement.project) {
+            let place = *places.entry(&requirement.project).or_insert(projects.len());
+            match projects.get_mut(place) {
                 Some((_, requirements)) => requirements.push(requirement),
                 None => projects.push((requirement.project.clone(), vec![requirement])),
             }
