@@ -6,17 +6,22 @@ use std::fmt::{Display, Write as _};
 /// The messages of an error and of its sources, from the outermost to the first cause: `a: b: c`.
 ///
 /// Some libraries print their source as well as return it: what stands there already is not repeated.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
+pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
+    for cause in causes(error).skip(1) {
         let message = cause.to_string();
         if !text.contains(&message) {
             let _infallible = write!(text, ": {message}");
         }
-        source = cause.source();
     }
     text
+}
+
+/// An error and all that lies below it, from the outermost to the first cause.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> + use<'a> {
+    std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// So many of a noun whose plural ends in s: `1 wheel`, `2 wheels`.

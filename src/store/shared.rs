@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use super::away::Waiting;
 use super::blobs::Part;
 use super::catalogue::record::{counts_key, digest_key};
 use super::catalogue::{Change, Fault, Postgres, Records, postgres};
-use super::cause::tell_of_waiting;
 use super::notes::Document;
 use super::postgres::{Lock, News, Session};
 use super::sidecar::Sidecar;
@@ -22,27 +21,19 @@ use super::{Error, Recovery, Store, locked, recover};
 use crate::digest::Sha256;
 use crate::wheel::ProjectName;
 
-/// The first pause before the same is tried once more, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-
 /// How old a pending digest is before another process looks after it: its writer has given up by then.
 const ABANDONED: &str = "10 minutes";
 
 impl Store {
     /// Does something once more while what it needs is away, as long as this store's patience lasts.
     pub(super) fn patiently<T>(&self, attempt: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
-        let (began, (mut pause, longest), mut told) = (Instant::now(), PAUSES, false);
+        let mut waiting = Waiting::begin();
         loop {
             let result = attempt();
             let Err(Error::Unreachable { place, found }) = &result else { return result };
-            if began.elapsed() >= self.patience() {
+            if !waiting.goes_on(place, found, self.patience()) {
                 return result;
             }
-            if !std::mem::replace(&mut told, true) {
-                tell_of_waiting(place, found, self.patience());
-            }
-            std::thread::sleep(pause);
-            pause = pause.saturating_mul(2).min(longest);
         }
     }
 

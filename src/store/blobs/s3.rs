@@ -15,7 +15,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -28,9 +28,9 @@ use tokio::sync::mpsc;
 use super::{Found, Part};
 use crate::digest::Sha256;
 use crate::store::Error;
+use crate::store::away::{Waiting, is_of_tls};
 use crate::store::bridge::Bridge;
 use crate::store::catalogue::record::Stamp;
-use crate::store::cause::{is_of_tls, tell_of_waiting};
 use crate::wording::with_causes;
 use address::parse;
 use transfer::{Ranges, send};
@@ -42,10 +42,6 @@ pub use address::S3;
 
 /// How many parts are on their way at once.
 const PIECES_AT_ONCE: usize = 4;
-
-/// The pauses between tries to reach a store that is away.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// For how long an address that is handed out may be used: a slow device may begin late, and go on for hours.
 const SIGNED_FOR: Duration = Duration::from_hours(6);
@@ -127,7 +123,7 @@ impl Bucket {
         T: Send + 'static,
         F: Future<Output = object_store::Result<T>> + Send + 'static,
     {
-        let (began, mut pause, mut told) = (Instant::now(), FIRST_PAUSE, false);
+        let mut waiting = Waiting::begin();
         loop {
             let gone = || Err(self.away("the store is being closed".to_owned()));
             let Some(answer) = self.bridge.wait(work(Arc::clone(&self.client))) else { return gone() };
@@ -143,14 +139,10 @@ impl Bucket {
                     format!("{found}; s3.ca names the authority that signed the server's certificate");
                 return Err(Error::Address { address: self.name.clone(), found });
             }
-            if !matches!(error, object_store::Error::Generic { .. }) || began.elapsed() >= patience {
+            let may_heal = matches!(error, object_store::Error::Generic { .. });
+            if !may_heal || !waiting.goes_on(&self.name, &found, patience) {
                 return Err(self.away(found));
             }
-            if !std::mem::replace(&mut told, true) {
-                tell_of_waiting(&self.name, &found, patience);
-            }
-            std::thread::sleep(pause);
-            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
     }
 

@@ -2,9 +2,9 @@
 
 use tokio_postgres::Error;
 
+use crate::store::away::is_of_tls;
 use crate::store::catalogue::Fault;
-use crate::store::cause::{causes, is_of_tls};
-use crate::wording::with_causes;
+use crate::wording::{causes, with_causes};
 
 /// An error as a fault: away where waiting may help, refused with a remedy where it does not.
 pub(in crate::store) fn fault(error: &Error) -> Fault {

@@ -13,9 +13,9 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, Recycli
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::away::Waiting;
 use super::bridge::Bridge;
 use super::catalogue::Fault;
-use super::cause::tell_of_waiting;
 use super::{Error, locked};
 use crate::digest::Sha256;
 use crate::wording::with_causes;
@@ -41,10 +41,6 @@ const STATEMENT: Duration = Duration::from_mins(1);
 
 /// How long after a failed attempt to connect no further one is made: whoever asks meanwhile is told so at once.
 const PAUSE: Duration = Duration::from_millis(300);
-
-/// The pauses between tries to reach a database that is away.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A parameter of a statement.
 pub(super) type Value = Box<dyn ToSql + Sync + Send>;
@@ -174,23 +170,14 @@ impl Database {
     /// to be dead.
     fn patiently<T>(&self, attempt: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
         let patience = Duration::from_millis(self.0.patience_ms.load(Ordering::Relaxed));
-        let began = Instant::now();
-        let mut result = attempt();
-        let (mut pause, mut tried, mut told) = (FIRST_PAUSE, false, false);
-        while let Err(Fault::Away(found)) = &result
-            && (!tried || began.elapsed() < patience)
-        {
-            if tried {
-                if !std::mem::replace(&mut told, true) {
-                    tell_of_waiting(self.name(), found, patience);
-                }
-                std::thread::sleep(pause);
-                pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        let (mut waiting, mut tried) = (Waiting::begin(), false);
+        loop {
+            let result = attempt();
+            let Err(Fault::Away(found)) = &result else { return result };
+            if std::mem::replace(&mut tried, true) && !waiting.goes_on(self.name(), found, patience) {
+                return result;
             }
-            tried = true;
-            result = attempt();
         }
-        result
     }
 
     fn wait<T: Send + 'static>(

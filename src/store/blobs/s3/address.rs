@@ -6,8 +6,8 @@ use std::time::Duration;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{BackoffConfig, Certificate, ClientOptions, RetryConfig};
 
-use super::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::store::Error;
+use crate::store::away::{FIRST_PAUSE, LONGEST_PAUSE};
 use crate::wording::with_causes;
 
 /// How long a connection may take, and how long an answer may stay away.
